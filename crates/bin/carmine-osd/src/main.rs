@@ -145,6 +145,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
         id: osd,
         uuid: plan.store_uuid(osd)?,
         listen: plan.ip_of(Daemon::Osd(osd)),
+        cluster: plan.cluster_ip,
         nonce: std::process::id(),
         gates: Gates::within(process::raise_open_files()),
         heartbeat: HeartbeatConfig {

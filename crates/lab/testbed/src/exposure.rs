@@ -1,6 +1,7 @@
 //! Daemons that other machines can reach. Nothing that they say is encrypted and nobody is authenticated, so they listen on anything but
 //! loopback only if the user says so (`--insecure`).
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::error::{Result, refuse};
@@ -9,31 +10,34 @@ use crate::plan::Plan;
 impl Plan {
     /// The addresses on which its daemons listen and which other machines may reach. Those of the testbed's own network
     /// namespaces are not among them: no network interface of the machine is at their bridge.
-    fn exposed(&self) -> Option<IpAddr> {
-        Some(self.addr.ip()).filter(|ip| !self.namespaces && !ip.is_loopback())
+    fn exposed(&self) -> Option<String> {
+        let all = [Some(self.addr.ip()), self.cluster_ip].into_iter().flatten();
+        let all: BTreeSet<IpAddr> = all.filter(|ip| !self.namespaces && !ip.is_loopback()).collect();
+        let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+        (!all.is_empty()).then(|| all.join(" and "))
     }
 
     /// Fails if daemons would listen where others reach them, and the user has not agreed to it.
     ///
     /// # Errors
-    /// Names the address.
+    /// Names the addresses.
     pub fn refuse_exposure(&self) -> Result<()> {
         let exposed = self.exposed().filter(|_| !self.insecure);
         refuse!(
             exposed.is_some(),
-            "the daemons would listen on {}, where nothing is encrypted and nobody is authenticated: whoever reaches it can read and \
+            "the daemons would listen on {}, where nothing is encrypted and nobody is authenticated: whoever gets there can read and \
              destroy all data. If you trust all who can, give `carmine up` or `carmine join` --insecure; else take --addr 127.0.0.1",
-            exposed.map(|ip| ip.to_string()).unwrap_or_default()
+            exposed.unwrap_or_default()
         );
         Ok(())
     }
 
     /// What the user should know before the daemons start; `None` if nobody else reaches them.
     pub fn exposure_warning(&self) -> Option<String> {
-        let ip = self.exposed()?;
+        let exposed = self.exposed()?;
         Some(format!(
-            "--insecure: the daemons listen on {ip}; nothing is encrypted and nobody is authenticated, so whoever reaches it \
-             can read and destroy all data"
+            "--insecure: the daemons listen on {exposed}; nothing is encrypted and nobody is authenticated, so whoever gets there can \
+             read and destroy all data"
         ))
     }
 }
@@ -61,6 +65,8 @@ mod tests {
         for part in ["192.0.2.1", "--insecure", "nothing is encrypted and nobody is authenticated"] {
             assert!(error.to_string().contains(part) && error.to_string().lines().count() == 1, "{error}");
         }
+        let apart = Plan { cluster_ip: Some("192.0.2.9".parse().unwrap()), ..plan("", false, false) };
+        assert!(apart.refuse_exposure().unwrap_err().to_string().contains("192.0.2.9"));
         let agreed = plan("192.0.2.1:0", true, false);
         assert!(agreed.refuse_exposure().is_ok() && agreed.exposure_warning().unwrap().contains("192.0.2.1"));
     }

@@ -71,7 +71,7 @@ impl Testbed {
         self.write_plan()?;
         let lines: String = conf.mons.iter().map(|mon| format!("{mon}\n")).collect();
         files::write_whole(&self.layout().mon_addr(), lines.as_bytes())?;
-        let own = ceph_conf(&self.plan.fsid, &conf.mons, self.layout().dir());
+        let own = ceph_conf(&self.plan, &conf.mons, self.layout().dir());
         files::write_whole(&self.layout().ceph_conf(), own.as_bytes())
     }
 

@@ -11,6 +11,7 @@
 )]
 
 mod add_remove;
+mod addresses;
 mod ceph;
 pub mod confine;
 mod daemons;

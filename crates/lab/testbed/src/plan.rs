@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::iter;
 use std::mem::replace;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
@@ -97,6 +97,9 @@ pub struct Plan {
     pub pool: PoolPlan,
     /// The request for CPUs.
     pub cpu: PlanRequest,
+    /// This host's address on the cluster network, if that has a name of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_ip: Option<IpAddr>,
     /// The port the monitor had last; if any will do, it tries this one first, so that `ceph.conf` stays valid.
     pub mon_port: u16,
     /// The same of the monitors after the first.
@@ -213,6 +216,7 @@ impl Plan {
             "--namespaces: each daemon has an address of its own, so leave --addr out, and take at most {} OSDs",
             network::OSDS_MAX
         );
+        let cluster_ip = spec.settle_addresses(wish, topology.live)?;
         let ip = spec.addr.ip();
         refuse!(
             ip.is_unspecified(),
@@ -233,6 +237,7 @@ impl Plan {
             slices,
             pool,
             cpu,
+            cluster_ip,
             mon_port: 0,
             other_mon_ports: Vec::new(),
             grid,
@@ -255,10 +260,15 @@ impl Plan {
             spec.wal_devs = devs;
         }
         self.spec.refuse_other_data(&spec, self.kind())?;
+        let cluster_ip = spec.settle_addresses(wish, topology.live)?;
         let (new, old) = (spec.addr.ip(), self.addr.ip());
-        refuse!(new != old, "--addr {new}: this {} was made with {old}; leave it out", self.kind());
+        refuse!(
+            new != old && self.joined.is_none(),
+            "--addr {new}: this {} was made with {old}; leave it out",
+            self.kind()
+        );
         let (cpu, grid) = settle(&mut spec, wish, &self.pool, topology)?;
-        Ok(Self { spec, cpu, grid, ..self.clone() }.numbered())
+        Ok(Self { spec, cluster_ip, cpu, grid, ..self.clone() }.numbered())
     }
 
     /// The kind of cluster that it plans.

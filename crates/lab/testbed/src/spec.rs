@@ -9,6 +9,7 @@ use carmine_load::parse_bytes;
 use carmine_topology::{ClientCpus, CpuList, Strategy};
 use carmine_types::{FlushMode, IoPath, MonKind, StoreKind};
 use clap::Parser as _;
+use ipnet::IpNet;
 use serde_json::{Map, Value};
 
 use crate::confine::{ConfineCpus, ConfineKind};
@@ -56,6 +57,15 @@ settings! {
         #[set("Cluster" "--addr" "IP[:PORT]" Start)]
         #[arg(value_parser = parse_addr)]
         addr: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        /// Networks of clients, monitors and managers, such as 10.0.0.0/24: each host listens on its own address there [default: that of
+        /// --addr]
+        #[set("Cluster" "--public-network" "CIDR,…" Start)]
+        #[arg(value_delimiter = ',', value_parser = parse_network)]
+        public_network: Vec<IpNet> = Vec::new(),
+        /// Networks on which OSDs replicate, recover and watch each other, and nobody else talks to them [default: the public one]
+        #[set("Cluster" "--cluster-network" "CIDR,…" Start)]
+        #[arg(value_delimiter = ',', value_parser = parse_network)]
+        cluster_network: Vec<IpNet> = Vec::new(),
         /// Listen on an address that other machines can reach. Nothing is encrypted and nobody is authenticated: whoever reaches it can
         /// read and destroy all data [default: off]
         #[set("Cluster" "--insecure=" "on|off" Start)]
@@ -506,6 +516,12 @@ pub fn parse_path(text: &str) -> std::result::Result<PathBuf, String> {
 fn parse_addr(text: &str) -> std::result::Result<SocketAddr, String> {
     let any_port = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
     any_port.or_else(|_| text.parse()).map_err(|_| "write an IP address, or IP:PORT".to_owned())
+}
+
+/// A network as its first address and the length of its prefix.
+pub(crate) fn parse_network(text: &str) -> std::result::Result<IpNet, String> {
+    let network = text.trim().parse::<IpNet>();
+    network.map(|network| network.trunc()).map_err(|_| "write a network such as 10.0.0.0/24".to_owned())
 }
 
 fn parse_size(text: &str) -> std::result::Result<OrAuto<u64>, String> {

@@ -97,6 +97,10 @@ pub struct OsdStatus {
     pub pid: Option<i32>,
     /// Up in the map.
     pub up: bool,
+    /// Its address for clients, by the map.
+    pub addr: Option<String>,
+    /// Its address for other OSDs, if that is on another network.
+    pub cluster_addr: Option<String>,
     /// Reactors it runs with.
     pub reactors: Option<u64>,
     /// PGs of which it is the primary.
@@ -224,6 +228,8 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
             http: pid.and_then(|_| Some(http_addr(layout, id)?.to_string())),
             admin_socket: pid.map(|_| layout.admin_socket(id)).filter(|path| path.exists()),
             up: answer.is_some(),
+            addr: seen.addrs.get(&id).map(|[public, _]| public.to_string()),
+            cluster_addr: seen.cluster_addr(id).map(|addr| addr.to_string()),
             reactors: found.and_then(|answer| part(answer, "reactors")),
             pgs: found.and_then(|answer| part(answer, "pgs")),
             space,
@@ -367,6 +373,8 @@ pub(crate) struct Probe {
     pub(crate) epoch: u32,
     /// Up in the map, and the answer of each.
     pub(crate) up: BTreeMap<OsdId, std::result::Result<Value, String>>,
+    /// The addresses of OSDs that are up, by the map: for clients, and for other OSDs.
+    pub(crate) addrs: BTreeMap<OsdId, [SocketAddr; 2]>,
     /// PGs of all pools, by the map.
     pub(crate) pgs: u64,
     /// By the map.
@@ -382,6 +390,12 @@ impl Probe {
             active: sum.active + pgs.active,
             clean: sum.clean + pgs.clean,
         })
+    }
+
+    /// The address of an OSD for other OSDs, if that is on another network.
+    fn cluster_addr(&self, osd: OsdId) -> Option<SocketAddr> {
+        let [public, cluster] = self.addrs.get(&osd)?;
+        (public.ip() != cluster.ip()).then_some(*cluster)
     }
 
     /// Filters `osds`: each that is returned is down or gives no answer.
@@ -512,9 +526,15 @@ async fn mark_down(client: &Rc<Client>, lost: &[Lost]) {
 /// and the PGs that they lead.
 pub(crate) async fn look(client: &Rc<Client>, plan: &Plan) -> Probe {
     let Some(map) = client.osdmap() else { return Probe::default() };
+    let addrs_of = |osd: OsdId| {
+        let public = map.client_addr(osd)?.msgr2()?.sock?;
+        let cluster = map.cluster_addrs.get(osd.0 as usize).and_then(|addrs| addrs.msgr2()?.sock);
+        Some((osd, [public, cluster.unwrap_or(public)]))
+    };
     let mut seen = Probe {
         epoch: map.epoch.0,
         pgs: map.pools.values().map(|pool| u64::from(pool.pg_num)).sum(),
+        addrs: map.osds().filter_map(addrs_of).collect(),
         ratios: Some([map.nearfull_ratio, map.backfillfull_ratio, map.full_ratio]),
         ..Probe::default()
     };
@@ -564,6 +584,8 @@ mod tests {
                 id: 0,
                 pid: Some(1),
                 up: true,
+                addr: None,
+                cluster_addr: None,
                 reactors: None,
                 pgs: None,
                 space,

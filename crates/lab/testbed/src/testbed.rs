@@ -145,7 +145,7 @@ impl Testbed {
         let missing = || mon_addrs(self.layout()).is_none().then(|| "the monitor".to_owned());
         daemons.wait(missing, Daemon::MON, Instant::now() + MON_LIMIT, MON_PAUSE, start)?;
         let Some(mons) = mon_addrs(self.layout()) else { return Ok(()) };
-        let conf = ceph_conf(&self.plan.fsid, &mons, self.layout().dir());
+        let conf = ceph_conf(&self.plan, &mons, self.layout().dir());
         files::write_whole(&self.layout().ceph_conf(), conf.as_bytes())
     }
 
@@ -267,8 +267,12 @@ impl Testbed {
 }
 
 /// Text of the `ceph.conf` that stock clients read: for these monitors, and OSDs that have their admin sockets in `dir`.
-pub(crate) fn ceph_conf(fsid: &str, mons: &[SocketAddr], dir: &Path) -> String {
-    let mons: Vec<String> = mons.iter().map(|mon| format!("[v2:{mon}]")).collect();
+pub(crate) fn ceph_conf(plan: &Plan, mons: &[SocketAddr], dir: &Path) -> String {
+    let (fsid, mons) = (&plan.fsid, mons.iter().map(|mon| format!("[v2:{mon}]")).collect::<Vec<_>>());
+    let networks: String = plan
+        .networks()
+        .map(|(name, networks)| format!("{} = {networks}\n", name.replace('_', " ")))
+        .collect();
     // Without a keyring line and with auth none a stock client neither looks for keys nor warns about them. Its log
     // and admin socket would go to /var/log/ceph and /var/run/ceph, which need not exist. librbd's cache would answer
     // before the OSDs do.
@@ -277,6 +281,7 @@ pub(crate) fn ceph_conf(fsid: &str, mons: &[SocketAddr], dir: &Path) -> String {
          [global]\n\
          fsid = {fsid}\n\
          mon host = {}\n\
+         {networks}\
          auth cluster required = none\n\
          auth service required = none\n\
          auth client required = none\n\

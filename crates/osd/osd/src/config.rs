@@ -132,6 +132,8 @@ pub struct OsdConfig {
     pub uuid: Uuid,
     /// Where it listens: one public port for everybody and one for each reactor, all chosen by the kernel.
     pub listen: IpAddr,
+    /// Where it listens in the same way for other OSDs, which replicate, recover and watch it there; `None`: at `listen`, too.
+    pub cluster: Option<IpAddr>,
     /// Changes at every start; part of its address.
     pub nonce: u32,
     /// The monitors, of which one that answers is enough, …
@@ -160,6 +162,7 @@ impl OsdConfig {
             id,
             uuid: Uuid([(id.0 as u8).wrapping_add(1); 16]),
             listen: mon.ip(),
+            cluster: None,
             nonce,
             mons: vec![mon],
             mon_kind: MonKind::Embedded,
@@ -170,6 +173,11 @@ impl OsdConfig {
             options: RunOptions::default(),
             log: LogLimits::default(),
         }
+    }
+
+    /// Its address on the cluster network, if that is another one.
+    pub(crate) fn cluster_ip(&self) -> Option<IpAddr> {
+        self.cluster.filter(|ip| *ip != self.listen)
     }
 }
 

@@ -20,17 +20,22 @@ use crate::admin;
 use crate::config::OUTPUT_BYTES_MAX;
 use crate::error::OpError;
 use crate::maps::share_map;
+use crate::networks::Network;
 use crate::nothing;
 use crate::op::{ClientOp, HopBack, Origin, Outcome, ReplyTo};
 use crate::pg::{ReplyPath, has_nothing, not_ready};
 use crate::shard::{ConnState, OsdShard};
 
 /// The dispatcher of all connections that a shard accepted.
-pub(crate) struct Incoming(pub Weak<OsdShard>);
+pub(crate) struct Incoming {
+    pub(crate) osd: Weak<OsdShard>,
+    /// The network from which they come.
+    pub(crate) network: Network,
+}
 
 impl Dispatcher for Incoming {
     fn on_accepted(&self, conn: &Rc<Connection>) {
-        if let Some(osd) = self.0.upgrade() {
+        if let Some(osd) = self.osd.upgrade() {
             if osd.stopping.get() {
                 return conn.close("this OSD stops");
             }
@@ -49,7 +54,7 @@ impl Dispatcher for Incoming {
     }
 
     fn on_message(&self, conn: &Rc<Connection>, msg: Message) {
-        let Some(osd) = self.0.upgrade() else { return };
+        let Some(osd) = self.osd.upgrade() else { return };
         match msg.header.kind {
             kinds::OSD_OP => client_op(&osd, conn, msg),
             kind if is_replication(kind) && conn.peer().entity == EntityType::OSD => {
@@ -58,7 +63,7 @@ impl Dispatcher for Incoming {
             kinds::OSD_PG_QUERY2 if conn.peer().entity == EntityType::OSD => {
                 nothing::on_query(&osd, conn, msg);
             }
-            Route::KIND => admin::route(&osd, conn, &msg),
+            Route::KIND => admin::route(&osd, conn, self.network, &msg),
             Admin::KIND => admin::admin(&osd, conn, &msg),
             kinds::COMMAND => admin::answer_tell(&osd, conn, &msg),
             other => tracing::debug!("{conn:?}: message type {other} ignored"),
@@ -66,7 +71,7 @@ impl Dispatcher for Incoming {
     }
 
     fn on_closed(&self, conn: &Rc<Connection>, _reason: &str) {
-        if let Some(osd) = self.0.upgrade() {
+        if let Some(osd) = self.osd.upgrade() {
             osd.conns.borrow_mut().remove(&conn.id());
             forget_ops(&osd, conn.id());
         }

@@ -31,6 +31,7 @@ use crate::admin::Hook;
 use crate::heartbeat::Heartbeats;
 use crate::kinds::is_classic;
 use crate::mgr;
+use crate::networks::Addrs;
 use crate::pg::{give_up_leases, order_scrubs};
 use crate::place;
 use crate::shard::OsdShard;
@@ -51,8 +52,10 @@ const UNMOUNT: Duration = Duration::from_secs(20);
 /// Shard 0's session with the monitor.
 struct Member {
     osd: Rc<OsdShard>,
-    /// The public address of this start of this OSD.
+    /// The public address of this start of this OSD, by which the monitor knows it, …
     addr: EntityAddr,
+    /// … and that for other OSDs.
+    cluster: EntityAddr,
     heartbeats: Rc<Heartbeats>,
     /// The session with the manager, if the monitor is a real one.
     manager: Option<Rc<MgrSession>>,
@@ -84,11 +87,13 @@ struct Member {
 }
 
 /// Keeps a session with the monitor for as long as the OSD runs.
-pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbeats>, seen: Epoch) {
+pub(crate) fn start(osd: &Rc<OsdShard>, addrs: Addrs, heartbeats: Rc<Heartbeats>, seen: Epoch) {
+    let Addrs { public: addr, cluster } = addrs;
     let client = Rc::new(ClientConfig::daemon(EntityType::OSD, osd.config.id.0, addr));
     let member = Rc::new(Member {
         osd: Rc::clone(osd),
         addr,
+        cluster,
         manager: mgr::start(osd, addr, &client, &heartbeats),
         heartbeats,
         session: RefCell::default(),
@@ -444,7 +449,7 @@ impl Member {
     fn addresses(&self) -> [(String, String); 4] {
         let [hb_back, hb_front] = self.heartbeats.addrs;
         [
-            ("back_addr", self.addr),
+            ("back_addr", self.cluster),
             ("front_addr", self.addr),
             ("hb_back_addr", hb_back),
             ("hb_front_addr", hb_front),
@@ -471,7 +476,7 @@ impl Member {
             version: map.epoch.0.into(),
             superblock,
             hb_back,
-            cluster: self.addr.into(),
+            cluster: self.cluster.into(),
             boot_epoch: self.boot_epoch.get(),
             hb_front,
             metadata: metadata.into_iter().chain(self.addresses()).collect(),

@@ -28,6 +28,7 @@ mod maps;
 pub mod messages;
 mod metrics;
 mod mgr;
+mod networks;
 mod nothing;
 mod op;
 mod options;

@@ -11,9 +11,9 @@ use carmine_peering::OsdState;
 use carmine_pgtypes::{pg_children, pg_parent};
 use carmine_reactor::{Shard, ShardId};
 use carmine_types::{Epoch, NO_SHARD, OsdId, PgId, SpgId, is_mutated};
-use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::{OsdMapMsg, log_level};
 use carmine_wire::osdmap::{OsdMap, PgPool};
+use carmine_wire::{EntityAddr, EntityAddrVec};
 
 use crate::by_pg::ByPg;
 use crate::config::OsdConfig;
@@ -28,13 +28,16 @@ use crate::shard::{ConnState, OsdShard};
 const PREPARED_MAX: usize = 16;
 
 impl OsdShard {
-    /// Where an OSD of Carmine is, by the newest map; `None` if it is down.
+    /// Where an OSD of Carmine is for other OSDs, by the newest map; `None` if it is down.
     pub(crate) fn addr_of(&self, osd: OsdId) -> Option<EntityAddr> {
         let view = self.view()?;
         if !view.map().is_up(osd) || is_classic(&self.config, view.map(), osd) {
             return None;
         }
-        view.map().client_addrs.get(osd.0 as usize).and_then(|addrs| addrs.msgr2())
+        let (map, at) = (view.map(), osd.0 as usize);
+        let [cluster, public] =
+            [&map.cluster_addrs, &map.client_addrs].map(|all| all.get(at).and_then(EntityAddrVec::msgr2));
+        cluster.or(public)
     }
 
     /// Takes a new map on shard 0 and gives it, with the owners of the PGs, to every shard. Mailboxes keep the order.

@@ -21,6 +21,7 @@ use crate::config::{
 use crate::dispatch::Unplaced;
 use crate::maps::{PgTable, primary_part};
 use crate::metrics::{STAGES, ShardMetrics, Stages};
+use crate::networks::Both;
 use crate::nothing::Asked;
 use crate::op::{ClientOp, Origin};
 use crate::options::{Given, RunOptions};
@@ -117,7 +118,7 @@ pub struct OsdShard {
     hops_out: RefCell<Vec<u64>>,
     hops_in: RefCell<Vec<u64>>,
     /// Ports of all reactors, in order; complete before the OSD boots.
-    pub(crate) ports: RefCell<Vec<u16>>,
+    pub(crate) ports: RefCell<Vec<Both<u16>>>,
     /// The oldest `last_epoch_clean` of the PGs that it leads, on all shards (shard 0).
     pub(crate) last_epoch_clean: Cell<Epoch>,
     /// Notified when the monitor should get a report at once (shard 0).
@@ -201,7 +202,7 @@ impl OsdShard {
             stages: RefCell::new(Stages::new(STAGES)),
             hops_out: RefCell::new(vec![0; shards]),
             hops_in: RefCell::new(vec![0; shards]),
-            ports: RefCell::new(vec![0; shards]),
+            ports: RefCell::new(vec![Both::default(); shards]),
             last_epoch_clean: Cell::default(),
             news: Notify::new(),
             spared: Cell::default(),

@@ -1,6 +1,7 @@
 //! Starting an OSD on its reactors: store, ports, monitor session, boot.
 
-use std::net::SocketAddr;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 use crate::admin::{AdminHook, Hook};
 use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
+use crate::networks::{Addrs, Both, Listeners, Network};
 use crate::pg::{start_leases, start_scrubs, start_strays};
 use crate::shard::OsdShard;
 use crate::{damage, heartbeat, join, room, slow};
@@ -56,66 +58,67 @@ pub async fn run(
     start_scrubs(&osd);
     start_strays(&osd);
     start_leases(&osd);
-    let own = listen(&osd).await?;
-    let port = own.local_addr().port();
-    let here = shard.id();
-    shard.submit_to(ShardId(0), move |first| note_port(first.clone(), here, port));
-    // Only shard 0 knows the public address at first; nobody dials before it has told the others.
+    let own = Listeners::open(&osd).await?;
+    let (here, ports) = (shard.id(), own.local().map(|addr| addr.port()));
+    shard.submit_to(ShardId(0), move |first| note_ports(first.clone(), here, ports));
+    // Only shard 0 knows the OSD's addresses at first; nobody dials before it has told the others.
     if here == ShardId(0) {
         lead(&osd, own).await?;
     } else {
-        shard.set_local(Rc::new(OwnListener(std::cell::RefCell::new(Some(own)))));
+        shard.set_local(Rc::new(OwnListeners(RefCell::new(Some(own)))));
     }
     Ok(osd)
 }
 
-/// A reactor's own port, waiting for the OSD's public address.
-struct OwnListener(std::cell::RefCell<Option<Listener>>);
+/// A reactor's own ports, waiting for the OSD's addresses.
+struct OwnListeners(RefCell<Option<Listeners>>);
 
-/// Listens on a free port of the OSD's address.
-pub(crate) async fn listen(osd: &OsdShard) -> Result<Listener, OsdError> {
-    let addr = SocketAddr::new(osd.config.listen, 0);
+/// Listens on a free port of this address.
+pub(crate) async fn listen(osd: &OsdShard, ip: IpAddr) -> Result<Listener, OsdError> {
+    let addr = SocketAddr::new(ip, 0);
     osd.shard.listen(addr).await.map_err(|e| OsdError::Listen(addr, e))
 }
 
-/// Tells shard 0 the port of a shard; waits until shard 0 has started.
-fn note_port(first: Shard, of: ShardId, port: u16) {
+/// Tells shard 0 the ports of a shard; waits until shard 0 has started.
+fn note_ports(first: Shard, of: ShardId, ports: Both<u16>) {
     if let Some(osd) = OsdShard::on(&first) {
         if let Some(place) = osd.ports.borrow_mut().get_mut(usize::from(of.0)) {
-            *place = port;
+            *place = ports;
         }
         return;
     }
     let again = first.clone();
     first.spawn(Group::Admin, "start", async move {
         again.sleep(START_POLL).await;
-        note_port(again.clone(), of, port);
+        note_ports(again.clone(), of, ports);
     });
 }
 
-/// Shard 0's part: the public port, then the monitor.
-async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
-    let public = listen(osd).await?;
-    while osd.ports.borrow().contains(&0) {
+/// Shard 0's part: the ports at which others first come, then the monitor.
+async fn lead(osd: &Rc<OsdShard>, own: Listeners) -> Result<(), OsdError> {
+    let entrances = Listeners::open(osd).await?;
+    while osd.ports.borrow().contains(&Both::default()) {
         osd.shard.sleep(START_POLL).await;
     }
-    let addr = EntityAddr::msgr2(public.local_addr(), osd.config.nonce);
+    let addrs = entrances.local().map(|addr| EntityAddr::msgr2(addr, osd.config.nonce));
     let ports = osd.ports.borrow().clone();
-    serve_own(osd, own, addr);
+    serve_own(osd, own, addrs);
     for to in (1..osd.shard.shards()).map(ShardId) {
         let ports = ports.clone();
         let ready = osd.shard.call(to, move |shard| async move {
-            if let (Some(osd), Some(own)) = (OsdShard::on(&shard), shard.local::<OwnListener>()) {
+            if let (Some(osd), Some(own)) = (OsdShard::on(&shard), shard.local::<OwnListeners>()) {
                 *osd.ports.borrow_mut() = ports;
                 if let Some(own) = own.0.take() {
-                    serve_own(&osd, own, addr);
+                    serve_own(&osd, own, addrs);
                 }
             }
         });
         ready.await;
     }
-    accept_public(osd, public, addr);
-    join::start(osd, addr, heartbeat::start(osd).await?, seen(osd).await);
+    for (network, listener) in entrances {
+        accept_all(osd, listener, network, addrs);
+    }
+    join::start(osd, addrs, heartbeat::start(osd).await?, seen(osd).await);
     Ok(())
 }
 
@@ -140,9 +143,12 @@ async fn seen(osd: &OsdShard) -> Epoch {
     })
 }
 
-fn server_config(osd: &OsdShard, addr: EntityAddr, gate: &Gate) -> Rc<ServerConfig> {
+fn server_config(osd: &OsdShard, network: Network, addrs: Addrs, gate: &Gate) -> Rc<ServerConfig> {
     let id = u64::from(osd.config.id.0);
-    let config = ServerConfig::new(EntityType::OSD, id, EntityAddrVec(vec![addr]));
+    let mut config = ServerConfig::new(EntityType::OSD, id, EntityAddrVec(vec![*addrs.get(network)]));
+    if network == Network::Cluster {
+        config.accept = vec![EntityType::OSD];
+    }
     let budget = Some((Rc::clone(&osd.budget), is_bounded as Shares));
     Rc::new(ServerConfig { gate: gate.clone(), budget, ..config })
 }
@@ -153,24 +159,31 @@ fn is_bounded(peer: &Peer) -> bool {
     peer.entity != EntityType::OSD && peer.name != COPY_CLIENT
 }
 
-/// Serves a reactor's own port on this reactor, and the connections of the public port that it is given.
-fn serve_own(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
+/// How a reactor serves the connections that it is given from the ports that belong to no reactor.
+struct Given(Both<Rc<ServerConfig>>);
+
+/// Serves a reactor's own ports on this reactor, and the connections of the other ports that it is given.
+fn serve_own(osd: &Rc<OsdShard>, own: Listeners, addrs: Addrs) {
     let gates = &osd.config.gates;
-    osd.shard.set_local(server_config(osd, addr, &gates.public));
-    let (own, config) = (Rc::clone(osd), server_config(osd, addr, &gates.own));
-    osd.shard.spawn(Group::Admin, "accept-own", async move {
-        loop {
-            attend(&own, accept(&own, &listener, "connections").await, &config);
-        }
-    });
+    let given = |network| server_config(osd, network, addrs, &gates.public);
+    let given = Both { public: given(Network::Public), cluster: given(Network::Cluster) };
+    osd.shard.set_local(Rc::new(Given(given)));
+    for (network, listener) in own {
+        let (own, config) = (Rc::clone(osd), server_config(osd, network, addrs, &gates.own));
+        osd.shard.spawn(Group::Admin, "accept-own", async move {
+            loop {
+                attend(&own, accept(&own, &listener, "connections").await, &config, network);
+            }
+        });
+    }
 }
 
-/// Accepts on the public port and gives each connection to the reactor that serves the fewest.
-fn accept_public(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
-    let (own, config) = (Rc::clone(osd), server_config(osd, addr, &osd.config.gates.public));
+/// Accepts on a port that belongs to no reactor, and gives each connection to the reactor that serves the fewest.
+fn accept_all(osd: &Rc<OsdShard>, listener: Listener, network: Network, addrs: Addrs) {
+    let (own, config) = (Rc::clone(osd), server_config(osd, network, addrs, &osd.config.gates.public));
     osd.shard.spawn(Group::Admin, "accept", async move {
         loop {
-            deal(&own, accept(&own, &listener, "connections").await, &config).await;
+            deal(&own, accept(&own, &listener, "connections").await, &config, network).await;
         }
     });
 }
@@ -191,26 +204,25 @@ pub(crate) async fn refused_accept(osd: &OsdShard, whose: &str, error: &std::io:
     osd.shard.sleep(ACCEPT_PAUSE).await;
 }
 
-fn attend(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
+fn attend(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>, network: Network) {
     let (shard, config) = (osd.shard.clone(), Rc::clone(config));
-    let dispatcher = Rc::new(Incoming(Rc::downgrade(osd)));
+    let dispatcher = Rc::new(Incoming { osd: Rc::downgrade(osd), network });
     osd.shard.spawn(Group::Client, "attend", async move {
         serve(&shard, socket, config, dispatcher).await;
     });
 }
 
 /// Gives a connection to the reactor with the fewest. It asks all reactors for their counts, since new connections are rare.
-async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
+async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>, network: Network) {
     let counts = osd.on_all(|osd| (osd.conns.borrow().len(), osd.shard.id())).await;
     let to = counts.into_iter().min().map_or(osd.shard.id(), |(_, to)| to);
     if to == osd.shard.id() {
-        attend(osd, socket, config);
+        attend(osd, socket, config, network);
         return;
     }
     osd.shard.submit_to(to, move |shard| {
-        let parts = OsdShard::on(shard).zip(shard.local::<ServerConfig>());
-        if let Some((osd, config)) = parts {
-            attend(&osd, socket, &config);
+        if let (Some(osd), Some(given)) = (OsdShard::on(shard), shard.local::<Given>()) {
+            attend(&osd, socket, given.0.get(network), network);
         }
     });
 }

@@ -250,6 +250,9 @@ fn osd_line(osd: &OsdStatus) -> String {
     if !osd.cpus.is_empty() {
         parts.push(format!("CPUs {}", osd.cpus.iter().copied().collect::<CpuList>()));
     }
+    if let (Some(addr), Some(cluster)) = (&osd.addr, &osd.cluster_addr) {
+        parts.push(format!("{addr} for clients, {cluster} for OSDs"));
+    }
     parts.extend(osd.http.as_ref().map(|http| format!("http://{http}/metrics")));
     format!("osd.{:<4} {}", osd.id, parts.join(", "))
 }

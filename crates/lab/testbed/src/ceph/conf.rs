@@ -50,6 +50,7 @@ impl Conf {
         conf.put("ms_bind_msgr1", &false);
         conf.put("public_addr", &ip);
         conf.put("cluster_addr", &ip);
+        plan.networks().for_each(|(name, networks)| conf.put(name, &networks));
         ["cluster", "service", "client"]
             .iter()
             .for_each(|name| conf.put(&format!("auth_{name}_required"), &"none"));

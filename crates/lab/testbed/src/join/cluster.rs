@@ -1,7 +1,6 @@
 //! A Ceph cluster that is asked for the numbers of its OSDs.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -15,30 +14,25 @@ use crate::error::{Result, fail_if, failed, refuse};
 use crate::plan::Plan;
 use crate::status::{ANSWER_LIMIT, with_client};
 
-/// A cluster whose monitors have answered.
-pub(super) struct Cluster {
-    pub(super) fsid: Uuid,
-    pub(super) mons: Vec<SocketAddr>,
-}
-
-impl Cluster {
+impl ClusterConf {
     /// Finds the cluster of a `ceph.conf`. Second: so many free numbers of OSDs, the smallest ones.
     ///
     /// # Errors
     /// The file cannot be used, no monitor answers, they are of another cluster, or pools of classic OSDs would get PGs on these, too.
     pub(super) fn find(ceph_conf: &Path, osds: u32, location: &[String]) -> Result<(Self, Vec<u32>)> {
-        let ClusterConf { fsid, mons } = ClusterConf::read(ceph_conf)?;
-        let (found, ids, pools) = with_client(&mons, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
+        let conf = Self::read(ceph_conf)?;
+        let (found, ids, pools) = with_client(&conf.mons, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
             let found = client.osdmap().map(|map| map.fsid);
             let ids = free_numbers(client, &BTreeSet::new()).take(osds as usize).collect();
             (found, ids, pools_at_risk(client, location).await)
         })
         .map_err(|e| failed!("{}: {e}", ceph_conf.display()))?;
-        let is_other = found.is_some_and(|found| found != fsid);
+        let is_other = found.is_some_and(|found| found != conf.fsid);
         refuse!(
             is_other,
-            "{}: it has fsid {fsid}, and the cluster of these monitors is {}",
+            "{}: it has fsid {}, and the cluster of these monitors is {}",
             ceph_conf.display(),
+            conf.fsid,
             found.unwrap_or_default()
         );
         let pools = pools?;
@@ -49,7 +43,7 @@ impl Cluster {
              crush_rule classic`",
             pools.join(", ")
         );
-        Ok((Self { fsid, mons }, ids))
+        Ok((conf, ids))
     }
 }
 

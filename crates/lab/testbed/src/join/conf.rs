@@ -5,8 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use carmine_types::Uuid;
+use ipnet::IpNet;
 
 use crate::error::{Result, usage};
+use crate::spec::parse_network;
 
 /// Port of a monitor's messenger v2.
 const PORT: u16 = 3300;
@@ -22,6 +24,10 @@ pub(super) struct ClusterConf {
     pub(super) fsid: Uuid,
     /// Addresses of the monitors.
     pub(super) mons: Vec<SocketAddr>,
+    /// Networks on which its daemons listen; empty: it names none.
+    pub(super) public_network: Vec<IpNet>,
+    /// The same of its OSDs, for each other.
+    pub(super) cluster_network: Vec<IpNet>,
 }
 
 impl ClusterConf {
@@ -40,8 +46,20 @@ impl ClusterConf {
         check_auth(&options)?;
         let get = |name: &str| options.get(name).ok_or_else(|| format!("it has no {name} in [global]"));
         let fsid = get("fsid")?.parse().map_err(|e| format!("fsid: {e}"))?;
-        Ok(Self { fsid, mons: mons(get("mon_host")?)? })
+        let networks = |name: &str| networks(name, options.get(name).map_or("", String::as_str));
+        Ok(Self {
+            fsid,
+            mons: mons(get("mon_host")?)?,
+            public_network: networks("public_network")?,
+            cluster_network: networks("cluster_network")?,
+        })
     }
+}
+
+/// Networks in a list, which may be empty.
+fn networks(name: &str, text: &str) -> Result<Vec<IpNet>, String> {
+    let words = text.split([',', ' ', '\t']).filter(|word| !word.is_empty());
+    words.map(|word| parse_network(word).map_err(|e| format!("{name} has {word}: {e}"))).collect()
 }
 
 /// The options of the section `[global]`. As in Ceph, a name may have spaces or dashes in place of underscores.
@@ -171,9 +189,22 @@ mod tests {
         let conf = ClusterConf::parse(&text).unwrap();
         assert_eq!(conf.fsid.to_string(), FSID);
         assert_eq!(conf.mons.len(), 2);
+        assert!(conf.public_network.is_empty() && conf.cluster_network.is_empty());
+        let apart = parsed(
+            "mon_host = 10.0.0.1\npublic network = 10.0.0.0/24, fd00::/64\ncluster_network = 10.1.0.9/24",
+        );
+        let apart = apart.unwrap();
+        assert_eq!(
+            (apart.public_network.len(), apart.cluster_network[0].to_string().as_str()),
+            (2, "10.1.0.0/24")
+        );
         for (more, part) in [
             ("", "no mon_host"),
             ("mon_host = 10.0.0.1\nfsid = x", "fsid"),
+            (
+                "mon_host = 10.0.0.1\npublic_network = 10.0.0.0",
+                "public_network has 10.0.0.0: write a network",
+            ),
             ("mon_host = 10.0.0.1\nauth_cluster_required = cephx", "auth_cluster_required = cephx"),
         ] {
             let error = parsed(more).unwrap_err();

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use carmine_topology::Topology;
 use carmine_types::{MonKind, OsdId, StoreKind};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::cluster::Cluster;
+use super::conf::ClusterConf;
 use crate::error::{Result, failed, refuse};
 use crate::files::fresh_uuid;
 use crate::plan::{Plan, real};
@@ -66,10 +67,9 @@ impl Plan {
         refuse!(!store.is_durable(), "--store {store}: it keeps nothing, and an OSD of a cluster has to");
         let location = location(join)?;
         let ceph_conf = real(&join.ceph_conf);
-        let (cluster, ids) = Cluster::find(&ceph_conf, wish.osds.unwrap_or(1), &location)?;
-        let addr = wish.addr.map_or_else(|| local_addr(cluster.mons[0]), Ok)?;
-        refuse!(addr.port() != 0, "--addr {addr}: OSDs choose their ports; name an address only");
-        let wish = Wish { addr: Some(addr), mon: Some(MonKind::Ceph), ..wish.clone() };
+        let (cluster, ids) = ClusterConf::find(&ceph_conf, wish.osds.unwrap_or(1), &location)?;
+        let wish = with_addresses(wish, &cluster)?;
+        let wish = Wish { mon: Some(MonKind::Ceph), ..wish };
         let joined = JoinPlan { uuid: fresh_uuid()?, ceph_conf, mons: cluster.mons, location, ids };
         let plan = Plan::new(&wish, topology, &cluster.fsid.to_string())?;
         Ok(Plan { joined: Some(joined), ..plan }.numbered())
@@ -98,6 +98,22 @@ impl Plan {
             None => Ok((vec![format!("host=host-{}", osd.0), "root=default".to_owned()], TESTBED_WEIGHT)),
         }
     }
+}
+
+/// `wish` with an address on which the OSDs listen, or with the networks in which they have one.
+fn with_addresses(wish: &Wish, cluster: &ClusterConf) -> Result<Wish> {
+    let mut wish = wish.clone();
+    let of_cluster = |networks: &[IpNet]| Some(networks.to_vec()).filter(|networks| !networks.is_empty());
+    wish.cluster_network = wish.cluster_network.or_else(|| of_cluster(&cluster.cluster_network));
+    if wish.addr.is_none() {
+        wish.public_network = wish.public_network.or_else(|| of_cluster(&cluster.public_network));
+    }
+    if wish.public_network.is_none() {
+        let addr = wish.addr.map_or_else(|| local_addr(cluster.mons[0]), Ok)?;
+        refuse!(addr.port() != 0, "--addr {addr}: OSDs choose their ports; name an address only");
+        wish.addr = Some(addr);
+    }
+    Ok(wish)
 }
 
 /// `host=NAME`, and what the host is in.

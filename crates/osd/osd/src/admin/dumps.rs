@@ -81,7 +81,7 @@ fn one_shard(osd: &OsdShard) -> Value {
     json!({
         "shard": osd.shard.id().0,
         "tid": osd.shard.tid(),
-        "port": osd.ports.borrow().get(usize::from(osd.shard.id().0)),
+        "port": osd.ports.borrow().get(usize::from(osd.shard.id().0)).map(|ports| ports.public),
         "epoch": osd.epoch().0,
         "pgs": pgs.iter().map(|(id, _)| id.to_string()).collect::<Vec<_>>(),
         "pgs_primary": primary,

@@ -21,6 +21,7 @@ use carmine_wire::private::{Admin, AdminReply, RouteReply};
 use carmine_wire::tell::{Tell, TellReply};
 use serde_json::{Map, Value, json};
 
+use crate::networks::Network;
 use crate::shard::OsdShard;
 use crate::{mgr, stats};
 
@@ -58,15 +59,16 @@ pub trait AdminHook {
 /// The hook as a shard keeps it.
 pub(crate) struct Hook(pub Box<dyn AdminHook>);
 
-/// Tells a client which reactor owns which PG. The answer names no shards: of several shards of one PG it has the first, and
+/// Tells a client or another OSD which reactor owns which PG, and its port on the network from which it asks. The answer names no shards: of several shards of one PG it has the first, and
 /// messages for the others are forwarded here ([`crate::dispatch`]).
-pub(crate) fn route(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
+pub(crate) fn route(osd: &Rc<OsdShard>, conn: &Rc<Connection>, from: Network, msg: &Message) {
     let mut pgs = BTreeMap::new();
     for (pg, owner) in osd.table.borrow().iter() {
         pgs.entry(pg.pgid).or_insert(owner.0);
     }
     let pgs = pgs.into_iter().collect();
-    let reply = RouteReply { epoch: osd.epoch(), reactors: osd.ports.borrow().clone(), pgs };
+    let reactors = osd.ports.borrow().iter().map(|ports| *ports.get(from)).collect();
+    let reply = RouteReply { epoch: osd.epoch(), reactors, pgs };
     conn.send(Message::encode(&reply).with_tid(msg.header.tid));
 }
 

@@ -1,5 +1,6 @@
 //! The answering side of heartbeats: ports of their own, in a group of their own.
 
+use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 
 use carmine_messenger::{Connection, Dispatcher, Message, ServerConfig, serve};
@@ -11,9 +12,9 @@ use carmine_wire::{EntityAddr, EntityType, Front};
 use crate::shard::OsdShard;
 use crate::start::{self, OsdError, accept};
 
-/// Listens on a free port of the OSD's address and answers pings there; the port's address.
-pub(super) async fn listen(osd: &Rc<OsdShard>) -> Result<EntityAddr, OsdError> {
-    let listener = start::listen(osd).await?;
+/// Listens on a free port of this address and answers pings there; the port's address.
+pub(super) async fn listen(osd: &Rc<OsdShard>, ip: IpAddr) -> Result<EntityAddr, OsdError> {
+    let listener = start::listen(osd, ip).await?;
     let addr = EntityAddr::msgr2(listener.local_addr(), osd.config.nonce);
     let config = ServerConfig {
         accept: vec![EntityType::OSD],

@@ -96,7 +96,9 @@ struct Peer {
 /// # Errors
 /// If a port cannot be opened.
 pub(crate) async fn start(osd: &Rc<OsdShard>) -> Result<Rc<Heartbeats>, OsdError> {
-    let addrs = [answer::listen(osd).await?, answer::listen(osd).await?];
+    let (public, cluster) = (osd.config.listen, osd.config.cluster_ip());
+    let back = answer::listen(osd, cluster.unwrap_or(public)).await?;
+    let addrs = [back, answer::listen(osd, public).await?];
     let mut client = ClientConfig::new(EntityType::OSD, osd.config.id.0.to_string(), osd.config.nonce);
     client.group = Group::Heartbeat;
     client.gid.set(osd.config.id.0.into());

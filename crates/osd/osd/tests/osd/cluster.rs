@@ -57,6 +57,8 @@ pub(crate) struct Cluster {
     pub(crate) scrub: RefCell<ScrubOptions>,
     pub(crate) recovery: RefCell<RecoveryOptions>,
     pub(crate) heartbeat: Cell<HeartbeatConfig>,
+    /// They listen for each other at 10.1.0.N.
+    pub(crate) apart: Cell<bool>,
 }
 
 impl Cluster {
@@ -104,6 +106,7 @@ impl Cluster {
             scrub: RefCell::default(),
             recovery: RefCell::default(),
             heartbeat: Cell::default(),
+            apart: Cell::default(),
         };
         for (osd, shards) in reactors.iter().enumerate() {
             cluster.start_osd(osd as u32, *shards);
@@ -119,6 +122,7 @@ impl Cluster {
         let options = RunOptions { scrub, recovery, ..RunOptions::default() };
         let config = Arc::new(OsdConfig {
             listen: format!("10.0.0.{}", osd + 1).parse().unwrap(),
+            cluster: self.apart.get().then(|| format!("10.1.0.{}", osd + 1).parse().unwrap()),
             mon_kind: self.mon_kind,
             request_bytes_per_shard: self.request_bytes,
             options,

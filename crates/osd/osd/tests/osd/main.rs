@@ -26,6 +26,7 @@ mod mixed;
 #[path = "../../../../cluster/client/tests/shared/mon.rs"]
 mod mon;
 mod moves;
+mod networks;
 mod nothing;
 mod order;
 mod peering;
