@@ -231,12 +231,15 @@ impl Member {
             self.boot_epoch.set(map.epoch);
         }
         if was_up && !is_up && !self.osd.stopping.get() {
-            tracing::warn!("the map of epoch {} says that this OSD is down: it boots again", map.epoch);
+            tracing::warn!(
+                "the map of epoch {} says that this OSD is down: it boots again when a third of its peers answer it",
+                map.epoch
+            );
         }
         self.note_gap(map.epoch);
         self.osd.take_map(map);
         if let Some(now) = self.osd.view() {
-            self.heartbeats.on_map(&now);
+            self.heartbeats.on_map(&now, self.boot_epoch.get() > Epoch(0));
         }
         self.news.notify_one();
     }
@@ -279,6 +282,11 @@ pub(crate) fn ask_for_orders(osd: &OsdShard) {
         member.wants_orders.set(true);
         member.news.notify_one();
     });
+}
+
+/// Another OSD answers this one, which is down: that may be enough to boot.
+pub(crate) fn boot_again(osd: &OsdShard) {
+    with_member(osd, |member| member.news.notify_one());
 }
 
 /// Tells the monitor that a PG that it ordered to be created is active.
@@ -404,7 +412,7 @@ impl Member {
             return;
         }
         if !self.is_up.get() {
-            if self.is_placed.get() {
+            if self.is_placed.get() && self.heartbeats.may_boot() {
                 session.send(Message::encode(&self.boot(map)));
             }
         } else if map.up_thru(self.osd.config.id) < self.up_thru.get() {

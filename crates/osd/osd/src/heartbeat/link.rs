@@ -10,6 +10,7 @@ use carmine_wire::osd_msg::OsdPing;
 use carmine_wire::{EntityType, Front};
 
 use super::{Heartbeats, NETWORKS, Peer};
+use crate::join::boot_again;
 
 /// Pause between attempts to connect.
 const RETRY: Duration = Duration::from_millis(50);
@@ -75,6 +76,9 @@ impl Dispatcher for Link {
         match OsdPing::from_front(&msg.header, &msg.front) {
             Ok(answer) if answer.op == OsdPing::REPLY => {
                 self.peer.watch.borrow_mut().note_answer(self.network, self.own.osd.shard.now_ns());
+                if self.own.waits.get() {
+                    boot_again(&self.own.osd);
+                }
             }
             Ok(_) => {}
             Err(error) => conn.close(format!("answer to a ping: {error}")),

@@ -13,7 +13,7 @@ mod peers;
 mod verdict;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -36,6 +36,9 @@ const TICK: Duration = Duration::from_millis(500);
 const STOPPED: Duration = Duration::from_secs(1);
 /// Least time between two pings of a peer, as in Ceph; the rest of the interval is random.
 const PING_MIN: Duration = Duration::from_millis(500);
+
+/// An OSD that was marked down boots again when one of so many of its peers answers it (Ceph's osd_heartbeat_min_healthy_ratio, a third).
+const ONE_OF: usize = 3;
 
 /// A peer's address on the cluster's network, and that on the clients' network.
 const NETWORKS: [&str; 2] = ["back", "front"];
@@ -72,6 +75,8 @@ pub(crate) struct Heartbeats {
     pub(crate) addrs: [EntityAddr; 2],
     peers: RefCell<BTreeMap<OsdId, Rc<Peer>>>,
     session: RefCell<Weak<MonSession>>,
+    /// The map says that this OSD is down, and it waits for others to answer before it boots again.
+    waits: Cell<bool>,
     /// When the last tick was.
     tick_ns: Cell<u64>,
 }
@@ -108,6 +113,7 @@ pub(crate) async fn start(osd: &Rc<OsdShard>) -> Result<Rc<Heartbeats>, OsdError
         addrs,
         peers: RefCell::default(),
         session: RefCell::default(),
+        waits: Cell::new(false),
         tick_ns: Cell::new(osd.shard.now_ns()),
     });
     osd.shard.spawn(Group::Heartbeat, "heartbeat", Rc::clone(&own).watch());
@@ -121,12 +127,20 @@ impl Heartbeats {
         self.all().iter().for_each(|peer| peer.watch.borrow_mut().doubt_report());
     }
 
-    /// Watches the peers of the newest map, and no others.
-    pub(crate) fn on_map(self: &Rc<Self>, view: &MapView) {
+    /// Watches the peers of the newest map, and no others. `was_up`: this process was up once; if it is down, it looks for others that
+    /// answer it.
+    pub(crate) fn on_map(self: &Rc<Self>, view: &MapView, was_up: bool) {
         let (map, own) = (view.map(), self.osd.config.id);
-        let wanted = peers::select(view, own);
-        let is_same =
-            |peer: &Peer| wanted.contains(&peer.osd) && map.client_addr(peer.osd) == Some(&peer.addrs);
+        let waits = was_up && !map.is_up(own);
+        let begins_to_wait = !self.waits.replace(waits) && waits;
+        let wanted = if map.is_up(own) || waits { peers::select(view, own) } else { BTreeSet::new() };
+        // What they answered before counts no longer.
+        let is_same = |peer: &Peer| {
+            wanted.contains(&peer.osd)
+                && !begins_to_wait
+                && map.client_addr(peer.osd) == Some(&peer.addrs)
+                && hb_addrs(map, peer.osd) == peer.hb_addrs
+        };
         self.peers.borrow_mut().retain(|_, peer| {
             let stays = is_same(peer);
             if !stays {
@@ -144,11 +158,10 @@ impl Heartbeats {
     fn begin(self: &Rc<Self>, map: &OsdMap, osd: OsdId) {
         let Some(addrs) = map.client_addr(osd).cloned() else { return };
         let now_ns = self.osd.shard.now_ns();
-        let hb_addr = |list: &[EntityAddrVec]| list.get(osd.0 as usize).and_then(EntityAddrVec::msgr2);
         let peer = Rc::new(Peer {
             osd,
             addrs,
-            hb_addrs: [hb_addr(&map.hb_back_addrs), hb_addr(&map.hb_front_addrs)],
+            hb_addrs: hb_addrs(map, osd),
             conns: RefCell::default(),
             watch: RefCell::new(Watch::new(now_ns)),
             ping_ns: Cell::new(now_ns),
@@ -159,6 +172,15 @@ impl Heartbeats {
             self.osd.shard.spawn(Group::Heartbeat, "heartbeat-link", task);
         }
         self.peers.borrow_mut().insert(osd, peer);
+    }
+
+    /// Whether this OSD may boot: always at first, and when it was marked down if enough others answer it on both networks. One that is
+    /// cut off would otherwise come back at once, and the PGs would wait for it until it is found silent again.
+    pub(crate) fn may_boot(&self) -> bool {
+        let peers = self.peers.borrow();
+        let (now_ns, grace) = (self.osd.shard.now_ns(), self.osd.config.heartbeat.grace);
+        let answering = peers.values().filter(|peer| peer.watch.borrow().answers(now_ns, grace)).count();
+        !self.waits.get() || answering * ONE_OF >= peers.len()
     }
 
     /// The OSDs that are watched now.
@@ -217,6 +239,7 @@ impl Heartbeats {
         let report = peer.watch.borrow().report(now_ns, grace);
         if let Some(report) = report
             && !peer.is_over.get()
+            && !self.waits.get()
             && self.report_to_mon(peer, report)
         {
             peer.watch.borrow_mut().note_reported(report);
@@ -247,6 +270,12 @@ impl Heartbeats {
         }
         is_sent
     }
+}
+
+/// Where an OSD answers, by network.
+fn hb_addrs(map: &OsdMap, osd: OsdId) -> [Option<EntityAddr>; 2] {
+    [&map.hb_back_addrs, &map.hb_front_addrs]
+        .map(|all| all.get(osd.0 as usize).and_then(EntityAddrVec::msgr2))
 }
 
 impl Peer {

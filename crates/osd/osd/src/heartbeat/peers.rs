@@ -9,12 +9,9 @@ use carmine_types::OsdId;
 /// Least number of peers, if there are that many others (Ceph's osd_heartbeat_min_peers).
 const PEERS_MIN: usize = 10;
 
-/// The peers of an OSD; none while it is not up.
+/// The peers of an OSD; while it is not up, its neighbours by number.
 pub(super) fn select(view: &MapView, own: OsdId) -> BTreeSet<OsdId> {
     let map = view.map();
-    if !map.is_up(own) {
-        return BTreeSet::new();
-    }
     let members = view.pgs_of(own).flat_map(|(_, mapping)| mapping.acting.iter().chain(&mapping.up));
     let mut peers: BTreeSet<OsdId> = members.filter_map(|item| OsdId::from_item(*item)).collect();
     peers.retain(|osd| *osd != own && map.is_up(*osd));
@@ -62,7 +59,7 @@ mod tests {
         let many = view(40, |osd| osd != 6, 0);
         assert_eq!(numbers(&many, 5), [4, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
         assert_eq!(numbers(&many, 39), [0, 1, 2, 3, 4, 5, 7, 8, 9, 38]);
-        assert_eq!(numbers(&many, 6), [0; 0], "it is down itself");
+        assert_eq!(numbers(&many, 6), [5, 7, 8, 9, 10, 11, 12, 13, 14, 15], "it is down itself");
         assert_eq!(numbers(&view(3, |_| true, 0), 1), [0, 2]);
         assert_eq!(numbers(&view(1, |_| true, 8), 0), [0; 0]);
     }

@@ -9,6 +9,8 @@ use carmine_wire::osd_msg::Failure;
 pub(super) struct Watch {
     /// When it last answered, by network.
     heard_ns: [u64; 2],
+    /// It has answered at all.
+    has_answered: [bool; 2],
     is_gone: bool,
     /// Flags of the last report that was sent; 0: no report, or a withdrawn one.
     reported: u8,
@@ -30,7 +32,14 @@ pub(super) struct Report {
 impl Watch {
     /// For a peer that is considered alive.
     pub(super) fn new(now_ns: u64) -> Watch {
-        Watch { heard_ns: [now_ns; 2], is_gone: false, reported: 0, was_reported: false, is_unsure: false }
+        Watch {
+            heard_ns: [now_ns; 2],
+            has_answered: [false; 2],
+            is_gone: false,
+            reported: 0,
+            was_reported: false,
+            is_unsure: false,
+        }
     }
 
     /// Notes an answer.
@@ -39,6 +48,20 @@ impl Watch {
         if let Some(heard_ns) = self.heard_ns.get_mut(network) {
             *heard_ns = now_ns;
         }
+        if let Some(has_answered) = self.has_answered.get_mut(network) {
+            *has_answered = true;
+        }
+    }
+
+    /// Whether it has answered on both networks within the grace.
+    pub(super) fn answers(&self, now_ns: u64, grace: Duration) -> bool {
+        !self.is_gone && self.has_answered == [true; 2] && self.silent(now_ns) <= grace
+    }
+
+    /// How long it has not answered, on the network where that is longer.
+    fn silent(&self, now_ns: u64) -> Duration {
+        let heard_ns = self.heard_ns.iter().min().copied().unwrap_or_default();
+        Duration::from_nanos(now_ns.saturating_sub(heard_ns))
     }
 
     /// Notes that its port refused a connection.
@@ -66,8 +89,7 @@ impl Watch {
 
     /// The report that is due, if any.
     pub(super) fn report(&self, now_ns: u64, grace: Duration) -> Option<Report> {
-        let heard_ns = self.heard_ns.iter().min().copied().unwrap_or_default();
-        let silent = Duration::from_nanos(now_ns.saturating_sub(heard_ns));
+        let silent = self.silent(now_ns);
         let flags = match self.is_gone {
             true => Failure::FAILED | Failure::IMMEDIATE,
             false if silent > grace => Failure::FAILED,
@@ -109,6 +131,21 @@ mod tests {
         watch.note_answer(0, 32 * SECOND);
         assert_eq!(flags(&mut watch, 32), Some(0));
         assert_eq!(flags(&mut watch, 33), None);
+    }
+
+    #[test]
+    fn who_answers_does_so_on_both_networks() {
+        let mut watch = Watch::new(0);
+        let answers = |watch: &Watch, at_s: u64| watch.answers(at_s * SECOND, GRACE);
+        assert!(!answers(&watch, 1), "it is only assumed to be alive");
+        watch.note_answer(0, SECOND);
+        assert!(!answers(&watch, 1), "on one network");
+        watch.note_answer(1, 2 * SECOND);
+        assert!(answers(&watch, 2) && answers(&watch, 21) && !answers(&watch, 22));
+        watch.note_answer(0, 22 * SECOND);
+        assert!(answers(&watch, 22));
+        watch.note_refused();
+        assert!(!answers(&watch, 22));
     }
 
     #[test]

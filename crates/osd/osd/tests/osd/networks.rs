@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_types::OsdId;
+use carmine_wire::osdmap::Incremental;
 use carmine_wire::{EntityAddr, EntityAddrVec};
 
 use super::cluster::{Cluster, Disks};
@@ -67,4 +68,43 @@ fn writes_are_replicated_on_the_cluster_network_and_reads_do_without() {
     });
     cluster.wait("the write", || during.is_done());
     cluster.check_equal(&[0, 1, 2]);
+}
+
+/// From now on, by the map, osd.0 and osd.1 answer pings on the cluster network there.
+fn answer_at(cluster: &Cluster, back: [EntityAddrVec; 2], more: impl FnOnce(&mut Incremental) + 'static) {
+    cluster.mon.changes_with(move |map, inc| {
+        for (at, back) in back.into_iter().enumerate() {
+            let osd = OsdId(at as u32);
+            // It comes with the other addresses.
+            inc.new_up_client.insert(osd, map.client_addrs[at].clone());
+            inc.new_hb_front_up.insert(osd, map.hb_front_addrs[at].clone());
+            inc.new_hb_back_up.insert(osd, back);
+        }
+        more(inc);
+    });
+}
+
+/// An OSD that is cut off from the others still reaches the monitor. It stays down until they answer it.
+#[test]
+fn an_osd_that_was_marked_down_boots_when_others_answer_it() {
+    let cluster = Cluster::start(63, Disks::Cyan, 2, 8, &[1, 1, 1]);
+    let is_up = |osd: u32| cluster.mon.map().is_up(OsdId(osd));
+    let known = [0, 1].map(|osd| cluster.mon.map().hb_back_addrs[osd].clone());
+    let nobody = |osd: u32| EntityAddr::msgr2(format!("10.1.0.{osd}:9").parse().unwrap(), 9).into();
+    answer_at(&cluster, [nobody(1), nobody(2)], |inc| inc.mark_down(OsdId(2)));
+    cluster.wait("it to be down", || !is_up(2));
+    cluster.pass(Duration::from_secs(30));
+    assert!(!is_up(2) && is_up(0), "it came back although nobody answers");
+    answer_at(&cluster, known, |_| {});
+    let healed_ns = cluster.sim.now_ns();
+    cluster.wait("it to be up", || is_up(2));
+    let took = Duration::from_nanos(cluster.sim.now_ns() - healed_ns);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    // Marked down by mistake, it is back at once.
+    cluster.mon.down(2);
+    cluster.wait("it to be down", || !is_up(2));
+    let down_ns = cluster.sim.now_ns();
+    cluster.wait("it to be up", || is_up(2));
+    let took = Duration::from_nanos(cluster.sim.now_ns() - down_ns);
+    assert!(took < Duration::from_millis(100), "{took:?}");
 }
