@@ -3,6 +3,7 @@
 
 mod ceph;
 pub mod fuzz;
+pub mod hosts;
 pub mod power;
 pub mod sheet;
 pub mod tools;

@@ -5,8 +5,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use carmine_tests::hosts::can_make_networks;
 use carmine_tests::verified::{check_blocks, let_write, load, state_file};
-use carmine_tests::{Background, Testbed, has_real_mon, installed, kill_nine, run, signal, succeed};
+use carmine_tests::{Background, Testbed, has_real_mon, kill_nine, signal, succeed};
 use serde_json::Value;
 
 /// A busy machine may take long for what takes a second on another.
@@ -69,15 +70,6 @@ fn assert_manager_knows(bed: &Testbed) {
         "{df:#}"
     );
     bed.wait_until("the cluster is healthy", || bed.ceph_json("health")["status"] == "HEALTH_OK");
-}
-
-/// True if networks can be made here: this takes root.
-fn can_make_networks() -> bool {
-    let ip = |words: &str| {
-        let words: Vec<&str> = words.split(' ').collect();
-        run(Path::new("ip"), &words, LIMIT).status.success()
-    };
-    installed("ip", "iproute2") && ip("link add cm-trial type bridge") && ip("link del cm-trial")
 }
 
 /// Faults of all kinds, monitors and the manager among their victims; then a deep scrub, which the manager orders. The long form:

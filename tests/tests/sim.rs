@@ -55,7 +55,7 @@ impl Cluster {
         let sim = Sim::new(seed);
         sim.node("mon", 1, move |shard: Shard| async move {
             let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: 8 };
-            let initial = InitialCluster { fsid: Uuid([7; 16]), osds, pool };
+            let initial = InitialCluster { fsid: Uuid([7; 16]), osds, pool, host: None };
             let (listen, limits) = (mon_addr(), DownLimits::default());
             let config = MonConfig {
                 dir: "/mon".into(),

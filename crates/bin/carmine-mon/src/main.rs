@@ -124,6 +124,7 @@ fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
                 min_size: plan.pool.min_size,
                 pg_num: plan.pool.pg_num,
             },
+            host: plan.host.clone(),
         },
     })
 }

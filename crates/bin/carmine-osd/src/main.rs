@@ -161,13 +161,16 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
     })
 }
 
-/// Its place in the CRUSH map of a real monitor; the embedded one knows its OSDs' places.
+/// Its place in the CRUSH map; the monitor of a testbed knows the places of the testbed's own OSDs.
 fn crush_place(plan: &Plan, osd: OsdId) -> anyhow::Result<Option<CrushPlace>> {
-    if plan.mon == MonKind::Embedded {
+    let is_embedded = plan.mon == MonKind::Embedded;
+    if is_embedded && plan.joined.is_none() {
         return Ok(None);
     }
     let (location, weight) = plan.crush_place(osd)?;
-    Ok(Some(CrushPlace { weight, location, class: DEVICE_CLASS.to_owned() }))
+    // There are no others in a testbed; its monitor gives an OSD the class of its drive.
+    let class = (!is_embedded).then(|| DEVICE_CLASS.to_owned());
+    Ok(Some(CrushPlace { weight, location, class }))
 }
 
 /// Runs the OSD until it is asked to stop, or fails.

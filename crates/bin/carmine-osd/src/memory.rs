@@ -37,7 +37,9 @@ impl Memory {
     /// below which it would not work.
     pub fn from_plan(plan: &Plan) -> Self {
         let (whole, shards) = (plan.osd_memory_bytes, plan.cpu.reactors.max(1) as u64);
-        let copies = u64::from(plan.pool.pg_num) * u64::from(plan.pool.size);
+        // Each of several hosts has one copy of a PG at most.
+        let has_one = plan.host.is_some() && plan.joined.is_none();
+        let copies = u64::from(plan.pool.pg_num) * if has_one { 1 } else { u64::from(plan.pool.size) };
         let fixed = PROGRAM_BYTES + copies.div_ceil(u64::from(plan.osds()).max(1)) * PG_LOG_BYTES;
         let left = whole.saturating_sub(fixed);
         let share = |part: u64, min: u64, max: u64| (left / part).clamp(min, max) as usize;

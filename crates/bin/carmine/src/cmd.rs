@@ -47,7 +47,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a testbed: create it in an empty folder, start a stopped one, or restart its dead processes
     Up(up::UpArgs),
-    /// Add OSDs to a Ceph cluster that runs
+    /// Add OSDs of this host to a cluster that runs: a Ceph cluster, or a testbed of several hosts
     Join(Box<join::JoinArgs>),
     /// Show the state of a testbed
     Status(testbed::BedArgs),

@@ -71,6 +71,9 @@ pub struct InitialCluster {
     pub osds: u32,
     /// Its first pool, with id 1.
     pub pool: InitialPool,
+    /// The name of their host in a cluster of several hosts, to which others will come: copies are on different ones. `None`: there is no
+    /// other host, and copies are on different OSDs.
+    pub host: Option<String>,
 }
 
 /// The first pool.
@@ -98,9 +101,8 @@ impl InitialCluster {
         map.osd_state.fill(STATE_EXISTS);
         map.osd_weight.fill(WEIGHT_IN);
         map.osd_xinfo.fill(OsdXinfo { features: FEATURES, ..OsdXinfo::default() });
-        // All on one host: this is one machine, and the rule chooses among OSDs.
         let weights: Vec<_> = (0..self.osds).map(|id| (OsdId(id), WEIGHT_ONE)).collect();
-        map.crush = Arc::new(carmine_crush::build_simple_crush(&weights, false));
+        map.crush = Arc::new(carmine_crush::build_crush_of_host(&weights, self.host.as_deref()));
         let p = &self.pool;
         let mut pool = PgPool::replicated(p.size, p.min_size, p.pg_num, 0, map.epoch, now);
         pool.flags |= POOL_CREATING;

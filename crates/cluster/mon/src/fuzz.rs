@@ -31,7 +31,7 @@ pub fn decode_state(bytes: &[u8]) {
 pub fn take_crush(bytes: &[u8]) {
     let Ok(crush) = CrushMap::decode(bytes) else { return };
     let pool = InitialPool { name: "bench".into(), size: 2, min_size: 1, pg_num: 1 };
-    let mut map = InitialCluster { fsid: FSID, osds: 2, pool }.map(NOW);
+    let mut map = InitialCluster { fsid: FSID, osds: 2, pool, host: None }.map(NOW);
     let at: Location = [("root".to_owned(), "fuzz".to_owned())].into();
     let lowest = -(crush.buckets.len() as i32);
     let edits = [
@@ -72,7 +72,7 @@ fn file((generation, next): (u64, u64), map: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn state_seeds() -> Vec<Vec<u8>> {
     let pool = InitialPool { name: "bench".into(), size: 1, min_size: 1, pg_num: 8 };
-    let mut map = InitialCluster { fsid: FSID, osds: 2, pool }.map(NOW);
+    let mut map = InitialCluster { fsid: FSID, osds: 2, pool, host: None }.map(NOW);
     let mut whole = file((7, 4096), &map.encode());
     let at = |port| EntityAddr::msgr2(([127, 0, 0, 1], port).into(), 1).into();
     let addrs = OsdAddrs { client: at(6800), cluster: at(6800), hb_back: at(6801), hb_front: at(6802) };

@@ -16,7 +16,7 @@ pub(crate) fn now() -> UTime {
 /// A fresh cluster with as many replicas as OSDs.
 pub(crate) fn cluster(osds: u32) -> OsdMap {
     let pool = InitialPool { name: "bench".into(), size: osds as u8, min_size: 1, pg_num: 8 };
-    InitialCluster { fsid: Uuid([3; 16]), osds, pool }.map(now())
+    InitialCluster { fsid: Uuid([3; 16]), osds, pool, host: None }.map(now())
 }
 
 /// Applies a change; false if there was nothing to change.

@@ -35,7 +35,7 @@ fn config(fsid: u8) -> MonConfig {
         limits: DownLimits::default(),
         rules: MapRules::default(),
         facts: Vec::new(),
-        initial: InitialCluster { fsid: Uuid([fsid; 16]), osds: 3, pool },
+        initial: InitialCluster { fsid: Uuid([fsid; 16]), osds: 3, pool, host: None },
     }
 }
 

@@ -54,7 +54,7 @@ impl Reading {
 /// There is none, or its OSDs are only a part of a cluster.
 pub(crate) fn plan(layout: &Layout) -> Result<Plan> {
     let plan = load(BedKind::Peer, layout)?.map_or_else(|| require_plan(layout), Ok)?;
-    plan.refuse_joined(&format!("--dir {}", layout.dir().display()))?;
+    plan.refuse_part(&format!("--dir {}", layout.dir().display()))?;
     Ok(plan)
 }
 

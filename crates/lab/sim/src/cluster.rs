@@ -125,7 +125,7 @@ impl Cluster {
         let (heartbeat_grace, rules) = (self.heartbeats[0].grace, self.rules);
         self.mon = Some(self.sim.node("mon", 1, move |shard: Shard| async move {
             let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: pgs };
-            let initial = InitialCluster { fsid: FSID, osds, pool };
+            let initial = InitialCluster { fsid: FSID, osds, pool, host: None };
             let limits = DownLimits {
                 heartbeat_grace,
                 report_timeout: Duration::from_secs(60),

@@ -135,8 +135,8 @@ impl Testbed {
             let uuid = self.plan.store_uuid(osd)?.to_string();
             self.mon_command(&json!({ "prefix": "osd new", "uuid": uuid, "id": osd.0 }))?;
         }
-        if self.plan.mon == MonKind::Embedded {
-            // With a real monitor the OSD does this itself.
+        if self.plan.mon == MonKind::Embedded && self.plan.joined.is_none() {
+            // With a real monitor, and in a cluster that it joins, the OSD does this itself.
             let (place, weight) = self.plan.crush_place(osd)?;
             let id = osd.to_string();
             let place = json!({ "prefix": "osd crush add", "id": id, "weight": weight, "args": place });
@@ -158,14 +158,15 @@ impl Testbed {
         self.running_mons()?;
         self.plan.require_osd(osd)?;
         let is_dead = self.parts()?.1.contains(&Daemon::Osd(osd));
-        let needs_clean = self.plan.joined.is_some() || self.can_be_clean_without(osd, is_dead)?;
+        let needs_clean = self.plan.is_part() || self.can_be_clean_without(osd, is_dead)?;
         if is_dead {
             self.mon_command(&json!({ "prefix": "osd down", "ids": [osd.0.to_string()] }))?;
         }
         self.mon_command(&json!({ "prefix": "osd out", "ids": [osd.0.to_string()] }))?;
-        match self.plan.joined {
-            Some(_) => self.wait_until_unneeded(osd, end, start)?,
-            None => self.wait_until_empty(osd, needs_clean, end, start)?,
+        if self.plan.is_part() {
+            self.wait_until_unneeded(osd, end, start)?;
+        } else {
+            self.wait_until_empty(osd, needs_clean, end, start)?;
         }
         daemons::stop(self.layout(), &[Daemon::Osd(osd)], true)?;
         self.purge(osd)?;

@@ -39,6 +39,12 @@ impl TestbedSpec {
 }
 
 impl Plan {
+    /// The lines of `ceph.conf` about heartbeats, which must be the same on all hosts.
+    pub(crate) fn heartbeats(&self) -> String {
+        let (grace, interval) = (self.osd_heartbeat_grace_s, self.osd_heartbeat_interval_s);
+        format!("osd heartbeat grace = {grace}\nosd heartbeat interval = {interval}\n")
+    }
+
     /// The networks that are named, by the names of Ceph's options.
     pub(crate) fn networks(&self) -> impl Iterator<Item = (&'static str, String)> {
         let named = [("public_network", &self.public_network), ("cluster_network", &self.cluster_network)];

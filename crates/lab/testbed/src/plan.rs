@@ -60,10 +60,12 @@ pub struct PoolPlan {
 impl PoolPlan {
     /// The pool of a specification, which takes over what is decided here.
     fn settle(spec: &mut TestbedSpec) -> Result<Self> {
-        let osds = spec.osds;
+        // Other hosts bring more.
+        let is_whole = spec.host.is_none();
+        let osds = if is_whole { spec.osds } else { spec.osds.max(3) };
         let size = *spec.pool_size.get_or_insert(osds.min(3) as u8);
         refuse!(
-            u32::from(size) > osds,
+            u32::from(size) > osds && is_whole,
             "--size {size}: the testbed has only {}; raise --osds or lower --size",
             counted(osds as usize, "OSD")
         );
@@ -216,6 +218,10 @@ impl Plan {
             "--namespaces: each daemon has an address of its own, so leave --addr out, and take at most {} OSDs",
             network::OSDS_MAX
         );
+        if let Some(host) = &spec.host {
+            refuse!(!is_name(host), "--host {host}: take letters, digits, `-`, `_` and `.`");
+            refuse!(spec.namespaces, "--namespaces: other hosts do not reach them; leave --host out");
+        }
         let cluster_ip = spec.settle_addresses(wish, topology.live)?;
         let ip = spec.addr.ip();
         refuse!(
@@ -325,6 +331,23 @@ impl Plan {
     /// The place of an OSD among all: its row of the grid, its device, slice and log are those at this index.
     pub fn place_of(&self, osd: OsdId) -> Option<usize> {
         self.numbers().position(|own| own == osd)
+    }
+
+    /// True if the cluster has, or may get, OSDs that this folder knows nothing of: those of other hosts.
+    pub fn is_part(&self) -> bool {
+        self.joined.is_some() || self.host.is_some()
+    }
+
+    /// Fails if the cluster may have OSDs that are not in this folder.
+    ///
+    /// # Errors
+    /// Names `what`, which needs a whole cluster.
+    pub fn refuse_part(&self, what: &str) -> Result<()> {
+        refuse!(
+            self.is_part(),
+            "{what}: these OSDs are a part of a cluster, and this needs a testbed that is a whole one (`carmine up` without --host)"
+        );
+        Ok(())
     }
 
     /// Numbers of the monitors; OSDs that have joined a cluster have none of their own.
@@ -528,6 +551,11 @@ fn check_devices(spec: &TestbedSpec, sized: bool) -> Result<()> {
     let distinct: BTreeSet<_> = spec.devices.iter().map(real).collect();
     refuse!(distinct.len() != given, "--devs names the same device twice");
     Ok(())
+}
+
+/// Names of buckets in the CRUSH map.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 /// `--force-wipe` without devices to wipe, or with stores that exist, is a mistake.

@@ -53,6 +53,10 @@ settings! {
         /// Monitors: 1, or 3 with --mon ceph [default: 1]
         #[set("Cluster" "--mons" "N" Layout)]
         mons: u8 = 1,
+        /// Name of this host in the CRUSH map of a cluster of several hosts, which the others join (`carmine join`): the copies of an object
+        /// are on different hosts [default: this host is the whole cluster, and copies are on different OSDs]
+        #[set("Cluster" "--host" "NAME" Layout)]
+        host: String,
         /// Address to listen on, with or without the monitor's port (0: any); anything but loopback takes --insecure [default: 127.0.0.1]
         #[set("Cluster" "--addr" "IP[:PORT]" Start)]
         #[arg(value_parser = parse_addr)]

@@ -198,8 +198,8 @@ impl Testbed {
             (start.events)(Event::Started(*daemon));
         }
         let beside_others = running.iter().any(|daemon| matches!(daemon, Daemon::Osd(_)));
-        // The PGs of a cluster are not those of the OSDs that have joined it.
-        let awaited = (is_whole && has_own_mon, beside_others);
+        // The PGs of a cluster are not those of its OSDs on one host.
+        let awaited = (is_whole && !self.plan.is_part(), beside_others);
         let waits_for = status::wait_until_ready(&self.plan, awaited, &mons, &mut daemons, start, end)?;
         let started = Started { mons, lost: daemons.lost.clone(), waits_for };
         let runs_an_osd = beside_others || daemons.osds().next().is_some();
@@ -269,6 +269,7 @@ impl Testbed {
 /// Text of the `ceph.conf` that stock clients read: for these monitors, and OSDs that have their admin sockets in `dir`.
 pub(crate) fn ceph_conf(plan: &Plan, mons: &[SocketAddr], dir: &Path) -> String {
     let (fsid, mons) = (&plan.fsid, mons.iter().map(|mon| format!("[v2:{mon}]")).collect::<Vec<_>>());
+    let shared = if plan.is_part() { plan.heartbeats() } else { String::new() };
     let networks: String = plan
         .networks()
         .map(|(name, networks)| format!("{} = {networks}\n", name.replace('_', " ")))
@@ -281,7 +282,7 @@ pub(crate) fn ceph_conf(plan: &Plan, mons: &[SocketAddr], dir: &Path) -> String 
          [global]\n\
          fsid = {fsid}\n\
          mon host = {}\n\
-         {networks}\
+         {networks}{shared}\
          auth cluster required = none\n\
          auth service required = none\n\
          auth client required = none\n\

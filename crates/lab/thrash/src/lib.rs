@@ -115,7 +115,7 @@ pub fn run(args: &ThrashArgs, cancel: &AtomicBool) -> Result<ExitCode> {
         bail!("the testbed in {} is {}: {}", before.dir, before.state, before.problems.join("; "));
     }
     let bed = Testbed::open_existing(BedKind::Testbed, layout)?;
-    bed.plan().refuse_joined("thrash")?;
+    bed.plan().refuse_part("thrash")?;
     let mons = mon_addrs(bed.layout()).context("the monitor has no address yet")?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let spec = args.spec(seed);

@@ -140,7 +140,7 @@ pub struct OsdConfig {
     pub mons: Vec<SocketAddr>,
     /// … and their kind: a real one closes the session at a message of Carmine's own.
     pub mon_kind: MonKind,
-    /// Its place in the CRUSH map of a real monitor, which it asks for at each start; `None`: others give it one.
+    /// Its place in the CRUSH map of a cluster that it has joined, which it asks for at each start; `None`: others give it one.
     pub crush: Option<CrushPlace>,
     /// How many connections it accepts.
     pub gates: Gates,

@@ -1,4 +1,4 @@
-//! The place of an OSD in the CRUSH map of a real cluster. It asks for it at each start, as Ceph's own do (osd_crush_update_on_start,
+//! The place of an OSD in the CRUSH map of a cluster that it has joined. It asks for it at each start, as Ceph's own do (osd_crush_update_on_start,
 //! osd_class_update_on_start): without a place an OSD that is up has no PGs.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use carmine_client::MonSession;
 use carmine_reactor::Shard;
 use carmine_types::{Errno, OsdId, errno};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Longest wait for a monitor's answer; a cluster without a quorum gives none.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -20,8 +20,8 @@ pub struct CrushPlace {
     pub weight: f64,
     /// Its buckets, each `TYPE=NAME`, such as `host=a` and `root=default`.
     pub location: Vec<String>,
-    /// Its device class unless it has another one.
-    pub class: String,
+    /// Its device class unless it has another one; `None`: the monitor gives it one.
+    pub class: Option<String>,
 }
 
 /// Asks until the monitor has given the OSD its place.
@@ -37,8 +37,10 @@ async fn try_once(place: &CrushPlace, osd: OsdId, session: &MonSession) -> Resul
     session.ready(ANSWER).await.map_err(|e| e.to_string())?;
     let CrushPlace { weight, location, class } = place;
     let to = json!({ "prefix": "osd crush create-or-move", "id": osd.0, "weight": weight, "args": location });
-    let class = json!({ "prefix": "osd crush set-device-class", "class": class, "ids": [osd.0.to_string()] });
-    let commands = [to.to_string(), class.to_string()];
+    let class = class.as_ref().map(
+        |class| json!({ "prefix": "osd crush set-device-class", "class": class, "ids": [osd.0.to_string()] }),
+    );
+    let commands: Vec<String> = [Some(to), class].iter().flatten().map(Value::to_string).collect();
     for reply in session.commands(&commands, ANSWER).await {
         let reply = reply.map_err(|e| e.to_string())?;
         match reply.result {

@@ -51,6 +51,20 @@ pub fn build_simple_crush(osds: &[(OsdId, u32)], per_host: bool) -> CrushMap {
     }
 }
 
+/// The same with all OSDs on one host. With its name replicas go to different hosts, of which others are still to come; without, to
+/// different OSDs.
+pub fn build_crush_of_host(osds: &[(OsdId, u32)], host: Option<&str>) -> CrushMap {
+    let mut crush = build_simple_crush(osds, false);
+    if let Some(host) = host {
+        crush.item_names.insert(-2, host.to_owned());
+        let steps = crush.rules.iter_mut().flatten().flat_map(|rule| &mut rule.steps);
+        steps
+            .filter(|step| matches!(step, RuleStep::ChooseFirstn(..)))
+            .for_each(|step| *step = RuleStep::ChooseLeafFirstn(0, TYPE_HOST.into()));
+    }
+    crush
+}
+
 /// A straw2 bucket that weighs as much as its items.
 fn straw2(id: i32, kind_id: u16, items: impl Iterator<Item = (i32, u32)>) -> Bucket {
     let (items, weights): (Vec<i32>, Vec<u32>) = items.unzip();

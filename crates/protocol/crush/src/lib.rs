@@ -21,7 +21,7 @@ pub mod print;
 pub mod tree;
 mod view;
 
-pub use build::build_simple_crush;
+pub use build::{build_crush_of_host, build_simple_crush};
 pub use carmine_types::rjenkins::{hash32_2, hash32_3, object_hash, stable_mod, str_hash};
 pub use mapper::{CrushError, WORK_MAX, do_rule};
 pub use placement::{Mapping, OsdList, Placement, pg_mapping};

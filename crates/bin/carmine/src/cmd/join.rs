@@ -1,4 +1,4 @@
-//! `carmine join`: makes OSDs that join a Ceph cluster, which has its own monitors and managers.
+//! `carmine join`: makes OSDs that join a cluster, which has its own monitors: a Ceph cluster, or a testbed of several hosts.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,9 @@ use crate::progress;
 
 /// Stands below the options.
 const HELP: &str = "\
-The OSDs get the smallest free numbers of the cluster and the device class `carmine`. Afterwards
+The OSDs get the smallest free numbers of the cluster, and in a Ceph cluster the device class
+`carmine`. The --ceph-conf of a testbed that was made with `carmine up --host NAME` is in its folder;
+it has the networks and heartbeats of all hosts, too. Afterwards
 `carmine up`, `down`, `status`, `osd` and `top` with the same --dir work on these OSDs only, and
 `ceph -c FOLDER/ceph.conf` on the cluster. `carmine osd remove N` takes one out, waits until it is
 not needed any more, and removes it.";
@@ -23,6 +25,9 @@ not needed any more, and removes it.";
 fn of_cluster(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "dir" => arg.help("Folder of the OSDs"),
+        "host" => arg.help(
+            "Name of this host in the CRUSH map [default: the machine's name, up to its first dot]",
+        ),
         "addr" => arg.value_name("IP").help(
             "Address on which the OSDs listen [default: the one from which this machine reaches the monitors]",
         ),
@@ -32,7 +37,7 @@ fn of_cluster(arg: Arg) -> Arg {
     }
 }
 
-/// Add OSDs to a Ceph cluster that runs.
+/// Add OSDs of this host to a cluster that runs: a Ceph cluster, or a testbed of several hosts.
 #[derive(Args)]
 #[command(mut_args(of_cluster), after_help = HELP)]
 pub(crate) struct JoinArgs {

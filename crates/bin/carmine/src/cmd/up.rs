@@ -81,6 +81,9 @@ pub(super) fn report(testbed: &Testbed, started: &Started) -> Result<ExitCode> {
              stock clients: rados -c {conf} -p {name} ls\n"
         ),
     })?;
+    if plan.host.is_some() && plan.joined.is_none() {
+        print(&format!("other hosts, with a copy of {conf}: carmine join --ceph-conf COPY --host NAME\n"))?;
+    }
     testbed.require_whole(started)?;
     Ok(ExitCode::SUCCESS)
 }

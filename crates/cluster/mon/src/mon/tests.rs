@@ -46,7 +46,7 @@ async fn open_with(shard: &Shard, rules: MapRules) -> Rc<Mon> {
         limits: DownLimits::default(),
         rules,
         facts: Vec::new(),
-        initial: InitialCluster { fsid: Uuid([5; 16]), osds: 3, pool },
+        initial: InitialCluster { fsid: Uuid([5; 16]), osds: 3, pool, host: None },
     };
     Mon::open(shard, config).await.unwrap()
 }

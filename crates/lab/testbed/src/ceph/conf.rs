@@ -71,7 +71,7 @@ impl Conf {
         conf.put("osd_pool_default_size", &plan.pool.size);
         conf.put("osd_pool_default_min_size", &plan.pool.min_size);
         conf.put("osd_pool_default_pg_autoscale_mode", &"off");
-        conf.put("osd_crush_chooseleaf_type", &0);
+        conf.put("osd_crush_chooseleaf_type", &u8::from(plan.host.is_some()));
         conf.put("osd_crush_initial_weight", &1);
         conf.put("mon_allow_pool_size_one", &true);
         conf.put("mon_warn_on_pool_no_redundancy", &false);
@@ -124,8 +124,10 @@ pub(crate) fn of_peer(layout: &Layout, plan: &Plan, peer: &PeerPlan, programs: &
 /// The file of a testbed with a real monitor, for its next start.
 pub(crate) fn of_testbed(layout: &Layout, plan: &Plan) -> String {
     let mut conf = Conf::new(layout, plan, None);
-    // Each OSD is a host of the CRUSH map, and all are on this machine.
-    conf.put("mon_osd_reporter_subtree_level", &"osd");
+    if plan.host.is_none() {
+        // Each OSD is a host of the CRUSH map, and all are on this machine.
+        conf.put("mon_osd_reporter_subtree_level", &"osd");
+    }
     conf.put("mon_osd_down_out_interval", &plan.mon_osd_down_out_interval_s);
     conf.put("mon_osd_prime_pg_temp", &plan.mon_osd_prime_pg_temp);
     // The monitor judges reports of failures by the OSDs' grace.

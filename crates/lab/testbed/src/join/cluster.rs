@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use carmine_client::Client;
-use carmine_types::{Epoch, OsdId, Uuid};
+use carmine_types::{Epoch, MonKind, OsdId, Uuid};
 use serde_json::{Value, json};
 
 use super::FIRST_LIMIT;
@@ -15,18 +15,29 @@ use crate::plan::Plan;
 use crate::status::{ANSWER_LIMIT, with_client};
 
 impl ClusterConf {
-    /// Finds the cluster of a `ceph.conf`. Second: so many free numbers of OSDs, the smallest ones.
+    /// Finds the cluster of a `ceph.conf`. Second: the kind of its monitors. Third: so many free numbers of OSDs, the smallest ones.
     ///
     /// # Errors
-    /// The file cannot be used, no monitor answers, they are of another cluster, or pools of classic OSDs would get PGs on these, too.
-    pub(super) fn find(ceph_conf: &Path, osds: u32, location: &[String]) -> Result<(Self, Vec<u32>)> {
+    /// The file cannot be used, no monitor answers, they are of another cluster, or pools of classic OSDs would get PGs on these, too. Or the
+    /// monitor is that of a testbed to which no others can come.
+    pub(super) fn find(
+        ceph_conf: &Path,
+        osds: u32,
+        location: &[String],
+    ) -> Result<(Self, MonKind, Vec<u32>)> {
         let conf = Self::read(ceph_conf)?;
-        let (found, ids, pools) = with_client(&conf.mons, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
-            let found = client.osdmap().map(|map| map.fsid);
-            let ids = free_numbers(client, &BTreeSet::new()).take(osds as usize).collect();
-            (found, ids, pools_at_risk(client, location).await)
-        })
-        .map_err(|e| failed!("{}: {e}", ceph_conf.display()))?;
+        let (found, mon, ids, pools) =
+            with_client(&conf.mons, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
+                let found = client.osdmap().map(|map| map.fsid);
+                let ids = free_numbers(client, &BTreeSet::new()).take(osds as usize).collect();
+                let mon = kind_of_mon(client).await;
+                let pools = match mon {
+                    Ok(MonKind::Ceph) => pools_at_risk(client, location).await,
+                    _ => Ok(Vec::new()),
+                };
+                (found, mon, ids, pools)
+            })
+            .map_err(|e| failed!("{}: {e}", ceph_conf.display()))?;
         let is_other = found.is_some_and(|found| found != conf.fsid);
         refuse!(
             is_other,
@@ -35,7 +46,7 @@ impl ClusterConf {
             conf.fsid,
             found.unwrap_or_default()
         );
-        let pools = pools?;
+        let (mon, pools) = (mon?, pools?);
         refuse!(
             !pools.is_empty(),
             "the cluster has classic OSDs, and PGs of these pools would get OSDs of both kinds, which serve nobody: {}. Give each a rule for \
@@ -43,8 +54,34 @@ impl ClusterConf {
              crush_rule classic`",
             pools.join(", ")
         );
-        Ok((conf, ids))
+        Ok((conf, mon, ids))
     }
+}
+
+/// Whether the monitors are Ceph's, or a testbed's own.
+///
+/// # Errors
+/// It is that of a testbed whose pool does not know of hosts.
+async fn kind_of_mon(client: &Rc<Client>) -> Result<MonKind> {
+    let version = ask(client, "version").await?;
+    if version["release"] != "carmine" {
+        return Ok(MonKind::Ceph);
+    }
+    let crush = ask(client, "osd crush dump").await?;
+    let steps = crush["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["steps"].as_array());
+    let knows_hosts = steps.flatten().any(|step| step["type"] == "host");
+    refuse!(
+        !knows_hosts,
+        "this is a testbed of one host, whose copies may be on any OSDs: to let others join it, make it with `carmine up --host NAME`"
+    );
+    Ok(MonKind::Embedded)
+}
+
+/// The answer of a monitor to a question without arguments.
+async fn ask(client: &Rc<Client>, prefix: &str) -> Result<Value> {
+    let question = json!({ "prefix": prefix, "format": "json" }).to_string();
+    let answer = client.mon_command(&question).await.map_err(|e| failed!("`{prefix}`: {e}"))?;
+    serde_json::from_slice(&answer.data).map_err(|e| failed!("`{prefix}`: {e}"))
 }
 
 /// Pools of a cluster with classic OSDs whose CRUSH rules take any OSDs at this location, whatever their device class.
@@ -55,9 +92,7 @@ async fn pools_at_risk(client: &Rc<Client>, location: &[String]) -> Result<Vec<S
     if !map.osds().any(|osd| has_booted(osd) && !map.is_carmine(osd)) {
         return Ok(Vec::new());
     }
-    let question = json!({ "prefix": "osd crush dump", "format": "json" }).to_string();
-    let dump = client.mon_command(&question).await.map_err(|e| failed!("{e}"))?;
-    let crush = serde_json::from_slice(&dump.data).map_err(|e| failed!("`osd crush dump`: {e}"))?;
+    let crush = ask(client, "osd crush dump").await?;
     let takes_any = |rule: u64| takes_any_class(&crush, rule, location);
     let pools = map.pools.iter().filter(|(_, pool)| takes_any(pool.crush_rule.into()));
     Ok(pools.map(|(id, _)| map.pool_names.get(id).cloned().unwrap_or_else(|| id.to_string())).collect())

@@ -28,6 +28,10 @@ pub(super) struct ClusterConf {
     pub(super) public_network: Vec<IpNet>,
     /// The same of its OSDs, for each other.
     pub(super) cluster_network: Vec<IpNet>,
+    /// Seconds of silence after which an OSD reports another one, …
+    pub(super) heartbeat_grace_s: Option<u32>,
+    /// … and between two pings, if it says so.
+    pub(super) heartbeat_interval_s: Option<u32>,
 }
 
 impl ClusterConf {
@@ -46,12 +50,18 @@ impl ClusterConf {
         check_auth(&options)?;
         let get = |name: &str| options.get(name).ok_or_else(|| format!("it has no {name} in [global]"));
         let fsid = get("fsid")?.parse().map_err(|e| format!("fsid: {e}"))?;
+        let seconds = |name: &str| {
+            let value = options.get(name).map(|text| text.parse::<u32>());
+            value.transpose().map_err(|e| format!("{name}: {e}"))
+        };
         let networks = |name: &str| networks(name, options.get(name).map_or("", String::as_str));
         Ok(Self {
             fsid,
             mons: mons(get("mon_host")?)?,
             public_network: networks("public_network")?,
             cluster_network: networks("cluster_network")?,
+            heartbeat_grace_s: seconds("osd_heartbeat_grace")?,
+            heartbeat_interval_s: seconds("osd_heartbeat_interval")?,
         })
     }
 }
@@ -191,9 +201,10 @@ mod tests {
         assert_eq!(conf.mons.len(), 2);
         assert!(conf.public_network.is_empty() && conf.cluster_network.is_empty());
         let apart = parsed(
-            "mon_host = 10.0.0.1\npublic network = 10.0.0.0/24, fd00::/64\ncluster_network = 10.1.0.9/24",
+            "mon_host = 10.0.0.1\npublic network = 10.0.0.0/24, fd00::/64\nosd heartbeat grace = 4\ncluster_network = 10.1.0.9/24",
         );
         let apart = apart.unwrap();
+        assert_eq!((apart.heartbeat_grace_s, apart.heartbeat_interval_s), (Some(4), None));
         assert_eq!(
             (apart.public_network.len(), apart.cluster_network[0].to_string().as_str()),
             (2, "10.1.0.0/24")

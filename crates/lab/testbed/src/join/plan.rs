@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::conf::ClusterConf;
 use crate::error::{Result, failed, refuse};
 use crate::files::fresh_uuid;
-use crate::plan::{Plan, real};
+use crate::plan::{Plan, is_name, real};
 use crate::spec::Wish;
 
 /// File with this machine's name.
@@ -27,9 +27,6 @@ pub struct JoinWish {
     /// Configuration of the cluster: `mon_host`, `fsid`, and auth_*_required = none. It is read at each start
     #[arg(long, value_name = "FILE", default_value = "/etc/ceph/ceph.conf", help_heading = "Cluster")]
     pub ceph_conf: PathBuf,
-    /// Name of this host in the CRUSH map [default: the machine's name, up to its first dot]
-    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
-    pub host: Option<String>,
     /// Where the host is in the CRUSH map, such as root=default,rack=r1
     #[arg(
         long,
@@ -65,45 +62,48 @@ impl Plan {
         wish.refuse_of_clusters()?;
         let store = wish.store.unwrap_or(StoreKind::Blue);
         refuse!(!store.is_durable(), "--store {store}: it keeps nothing, and an OSD of a cluster has to");
-        let location = location(join)?;
+        let host = wish.host.clone().map_or_else(host_name, Ok)?;
+        let location = location(&host, join)?;
         let ceph_conf = real(&join.ceph_conf);
-        let (cluster, ids) = ClusterConf::find(&ceph_conf, wish.osds.unwrap_or(1), &location)?;
-        let wish = with_addresses(wish, &cluster)?;
-        let wish = Wish { mon: Some(MonKind::Ceph), ..wish };
+        let (cluster, mon, ids) = ClusterConf::find(&ceph_conf, wish.osds.unwrap_or(1), &location)?;
+        let wish = Wish { host: None, mon: Some(mon), ..with_settings_of(wish, &cluster)? };
         let joined = JoinPlan { uuid: fresh_uuid()?, ceph_conf, mons: cluster.mons, location, ids };
-        let plan = Plan::new(&wish, topology, &cluster.fsid.to_string())?;
+        let mut plan = Plan::new(&wish, topology, &cluster.fsid.to_string())?;
+        plan.spec.host = Some(host);
         Ok(Plan { joined: Some(joined), ..plan }.numbered())
     }
 
-    /// Fails if the OSDs have joined a cluster that is not this folder's own.
-    ///
-    /// # Errors
-    /// Names `what`, which needs a whole cluster.
-    pub fn refuse_joined(&self, what: &str) -> Result<()> {
-        refuse!(
-            self.joined.is_some(),
-            "{what}: these OSDs have joined a cluster, and this needs a testbed with a monitor of its own (`carmine up`)"
-        );
-        Ok(())
-    }
-
-    /// Place and weight of an OSD in the CRUSH map of a real monitor.
+    /// Place and weight of an OSD in the CRUSH map, where the OSD or this controller asks the monitor for them.
     ///
     /// # Errors
     /// Its device cannot be looked at.
     pub fn crush_place(&self, osd: OsdId) -> Result<(Vec<String>, f64)> {
         match &self.joined {
-            Some(joined) => Ok((joined.location.clone(), self.store_bytes(osd)? as f64 / WEIGHT_BYTES)),
-            // Each OSD of a testbed is a host, so that copies are on several.
-            None => Ok((vec![format!("host=host-{}", osd.0), "root=default".to_owned()], TESTBED_WEIGHT)),
+            Some(joined) => Ok((joined.location.clone(), self.crush_weight(osd)?)),
+            // Each OSD of a testbed that is a whole cluster is a host, so that copies are on several.
+            None => {
+                let host = self.host.clone().unwrap_or_else(|| format!("host-{}", osd.0));
+                Ok((vec![format!("host={host}"), "root=default".to_owned()], TESTBED_WEIGHT))
+            }
+        }
+    }
+
+    /// The weight of an OSD that joins: that of all others where a testbed's own monitor is, else by its size.
+    fn crush_weight(&self, osd: OsdId) -> Result<f64> {
+        match self.mon {
+            MonKind::Embedded => Ok(TESTBED_WEIGHT),
+            MonKind::Ceph => Ok(self.store_bytes(osd)? as f64 / WEIGHT_BYTES),
         }
     }
 }
 
-/// `wish` with an address on which the OSDs listen, or with the networks in which they have one.
-fn with_addresses(wish: &Wish, cluster: &ClusterConf) -> Result<Wish> {
+/// `wish` with the settings that the cluster's configuration has, and with an address on which the OSDs listen, unless there are networks
+/// in which they have one.
+fn with_settings_of(wish: &Wish, cluster: &ClusterConf) -> Result<Wish> {
     let mut wish = wish.clone();
     let of_cluster = |networks: &[IpNet]| Some(networks.to_vec()).filter(|networks| !networks.is_empty());
+    wish.osd_heartbeat_grace_s = wish.osd_heartbeat_grace_s.or(cluster.heartbeat_grace_s);
+    wish.osd_heartbeat_interval_s = wish.osd_heartbeat_interval_s.or(cluster.heartbeat_interval_s);
     wish.cluster_network = wish.cluster_network.or_else(|| of_cluster(&cluster.cluster_network));
     if wish.addr.is_none() {
         wish.public_network = wish.public_network.or_else(|| of_cluster(&cluster.public_network));
@@ -117,12 +117,8 @@ fn with_addresses(wish: &Wish, cluster: &ClusterConf) -> Result<Wish> {
 }
 
 /// `host=NAME`, and what the host is in.
-fn location(join: &JoinWish) -> Result<Vec<String>> {
-    let host = join.host.clone().map_or_else(host_name, Ok)?;
-    let is_name = |text: &str| {
-        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-    };
-    refuse!(!is_name(&host), "--host {host}: take letters, digits, `-`, `_` and `.`");
+fn location(host: &str, join: &JoinWish) -> Result<Vec<String>> {
+    refuse!(!is_name(host), "--host {host}: take letters, digits, `-`, `_` and `.`");
     for part in &join.location {
         let named = part.split_once('=').filter(|(kind, name)| is_name(kind) && is_name(name));
         refuse!(named.is_none(), "--location {part}: write TYPE=NAME, such as rack=r1");
@@ -206,19 +202,18 @@ mod tests {
 
     #[test]
     fn a_weight_is_the_size_in_tib() {
-        let plan = plan(&[4], Wish { osd_size_bytes: Some(1 << 39), ..Wish::default() });
-        let (location, weight) = plan.crush_place(OsdId(4)).unwrap();
+        let half = |mon| Wish { osd_size_bytes: Some(1 << 39), mon: Some(mon), ..Wish::default() };
+        let of = |mon| plan(&[4], half(mon)).crush_place(OsdId(4)).unwrap();
+        let (location, weight) = of(MonKind::Ceph);
         assert_eq!((location.join(" ").as_str(), weight), ("host=b root=default", 0.5));
+        assert_eq!(of(MonKind::Embedded).1, 1.0, "as all OSDs of a testbed");
     }
 
     #[test]
     fn a_location_has_types_and_names() {
         let of = |host: &str, location: &[&str]| {
-            super::location(&JoinWish {
-                ceph_conf: PathBuf::new(),
-                host: Some(host.to_owned()),
-                location: location.iter().map(|part| (*part).to_owned()).collect(),
-            })
+            let location = location.iter().map(|part| (*part).to_owned()).collect();
+            super::location(host, &JoinWish { ceph_conf: PathBuf::new(), location })
         };
         assert_eq!(of("b", &["root=default", "rack=r1"]).unwrap(), ["host=b", "root=default", "rack=r1"]);
         for (host, part, said) in [

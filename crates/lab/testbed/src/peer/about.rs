@@ -103,7 +103,8 @@ pub(crate) fn look(layout: &Layout, plan: &Plan) -> Result<Probe> {
         let clean = (0..plan.pool.pg_num).filter(|pg| is_clean(layout, osd, *pg)).count();
         (osd, Ok(json!({"epoch": 1, "pgs": {"total": clean, "active": clean, "clean": clean}})))
     };
-    Ok(Probe { epoch: 1, up: osds.map(answer).collect(), pgs: plan.pool.pg_num.into(), ratios: None })
+    let up = osds.map(answer).collect();
+    Ok(Probe { epoch: 1, up, pgs: plan.pool.pg_num.into(), ..Probe::default() })
 }
 
 /// True if this OSD is up in its own map.
