@@ -60,7 +60,8 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The addresses of this machine's interfaces, or of those of the network namespace in which this process runs.
+/// The addresses of this machine's interfaces, or of those of the network namespace in which this process runs. An address that is of use
+/// only with the name of an interface is left out.
 fn own_addresses() -> Result<Vec<IpAddr>> {
     let interfaces = getifaddrs().map_err(|e| failed!("cannot list the addresses of this machine: {e}"))?;
     let addrs = interfaces.filter_map(|interface| {
@@ -68,7 +69,8 @@ fn own_addresses() -> Result<Vec<IpAddr>> {
         let v4 = addr.as_sockaddr_in().map(|addr| IpAddr::from(addr.ip()));
         v4.or_else(|| addr.as_sockaddr_in6().map(|addr| addr.ip().into()))
     });
-    Ok(addrs.collect())
+    let is_whole = |addr: &IpAddr| !matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local());
+    Ok(addrs.filter(is_whole).collect())
 }
 
 /// The address of this machine in one of the networks: the one that it had, if there are several.
