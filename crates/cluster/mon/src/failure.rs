@@ -90,8 +90,12 @@ impl Voices {
 
 #[cfg(test)]
 mod tests {
+    use carmine_crush::tree::Location;
+
     use super::*;
-    use crate::testing::{addrs_of, cluster, up};
+    use crate::change::tree::Placing;
+    use crate::change::{Change, TreeEdit};
+    use crate::testing::{addrs_of, apply, cluster, up};
 
     const SECOND: u64 = 1_000_000_000;
     const GRACE: Duration = Duration::from_secs(20);
