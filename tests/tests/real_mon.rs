@@ -205,7 +205,7 @@ fn a_host_joins_a_cluster_and_leaves_it() {
     joined.put("bench", "both", b"both");
     let said = joined.ok("status", &[]);
     assert!(said.contains("running") && said.contains("osd.2") && !said.contains("osd.0"), "{said}");
-    refused("bench", &[], "have joined a cluster");
+    refused("bench", &[], "are a part of a cluster");
     refused("join", &own, "already: `carmine up");
     // It has the numbers 2 and 3, and others have 0 and 1.
     succeed(joined.osd(&["add"]), "osd add");

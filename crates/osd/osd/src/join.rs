@@ -232,7 +232,7 @@ impl Member {
         }
         if was_up && !is_up && !self.osd.stopping.get() {
             tracing::warn!(
-                "the map of epoch {} says that this OSD is down: it boots again when a third of its peers answer it",
+                "the map of epoch {} says that this OSD is down: it boots again when half of its peers answer it",
                 map.epoch
             );
         }

@@ -37,8 +37,9 @@ const STOPPED: Duration = Duration::from_secs(1);
 /// Least time between two pings of a peer, as in Ceph; the rest of the interval is random.
 const PING_MIN: Duration = Duration::from_millis(500);
 
-/// An OSD that was marked down boots again when one of so many of its peers answers it (Ceph's osd_heartbeat_min_healthy_ratio, a third).
-const ONE_OF: usize = 3;
+/// An OSD that was marked down boots again when one of so many of its peers answers it. Ceph asks for a third
+/// (osd_heartbeat_min_healthy_ratio): those on its own host may be as many, so that the OSDs of a host that is cut off would let each other boot again and again.
+const ONE_OF: usize = 2;
 
 /// A peer's address on the cluster's network, and that on the clients' network.
 const NETWORKS: [&str; 2] = ["back", "front"];
