@@ -14,7 +14,10 @@ fn a_thrashed_testbed_loses_nothing() {
     let report: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(report["problems"], Value::Array(Vec::new()), "{said}");
     assert!(report["faults"].as_array().is_some_and(|faults| faults.len() > 5), "{said}");
-    assert!(report["blocks_checked"].as_u64() > Some(1000) && report["pgs_scrubbed"] == 32, "{said}");
+    assert!(
+        report["blocks_checked"].as_u64() > Some(1000) && report["pgs_scrubbed"].as_u64() >= Some(32),
+        "{said}"
+    );
     assert!(report["pauses"].as_array().is_some_and(|rows| !rows.is_empty()), "{said}");
     assert!(bed.ok("status", &[]).contains("running"));
 }
