@@ -252,13 +252,6 @@ pub struct PgState {
 pub mod pg_id {
     use super::*;
 
-    #[test]
-    fn any_number_of_pgs_has_bits() {
-        let bits = [0, 1, 2, 3, 4, 5, 1 << 31, (1 << 31) + 1, u32::MAX].map(|pg_num| pg_bits(0, pg_num));
-        assert_eq!(bits, [0, 0, 1, 2, 2, 3, 31, 32, 32]);
-        assert_eq!(pg_bits(1, 3), 1, "its other half does not exist yet");
-    }
-
     /// Bytes of an id.
     pub const BYTES_MIN: usize = 8 + 4 + 1;
 

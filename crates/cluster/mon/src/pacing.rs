@@ -1,8 +1,9 @@
-//! The steps to the number of PGs that a pool is to have. The manager of a real cluster takes them; there is none here.
+//! Takes a pool to the number of PGs that a user wants, in steps. In a real cluster the manager does this; there is none here.
 //!
 //! As in Ceph, new PGs come while all PGs of the pool are well, and are moved to where they belong only as far as about
 //! [`MISPLACED_MAX`] of all objects are not there yet.
 
+use carmine_types::PgId;
 use carmine_wire::osdmap::PgPool;
 use carmine_wire::pg_stat::state;
 
@@ -19,7 +20,7 @@ const SPLITS_MAX: u32 = 1_024;
 const MISPLACED_MAX: f64 = 0.05;
 
 impl Mon {
-    /// Whether PGs are to be split or moved.
+    /// Whether some pool has not reached the number of PGs, or their places, that a user wants.
     pub(crate) fn is_pacing(&self) -> bool {
         !self.current().map.pools.values().all(is_settled)
     }
@@ -76,7 +77,6 @@ fn room(view: &View<'_>) -> Option<f64> {
 
 /// Whether all PGs of a pool are in these states, by the word of their primaries since the pool was last changed.
 fn are_all(view: &View<'_>, id: i64, pool: &PgPool, states: u64) -> bool {
-    let pgs = (0..pool.pg_num).map(|ps| carmine_types::PgId::new(id, ps));
     let is_well = |pg| {
         let at = view.placement.mapping(pg);
         let stat = at.acting_primary.and_then(|primary| view.stats.pg(pg, primary));
@@ -86,5 +86,5 @@ fn are_all(view: &View<'_>, id: i64, pool: &PgPool, states: u64) -> bool {
                 && stat.acting == at.acting.as_slice()
         })
     };
-    pgs.into_iter().all(is_well)
+    (0..pool.pg_num).map(|ps| PgId::new(id, ps)).all(is_well)
 }

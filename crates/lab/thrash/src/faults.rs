@@ -491,12 +491,13 @@ impl Faults {
         let Copies { size, min_size } = copies;
         self.strike("pool", format!("the pool has size {size}, min_size {min_size}"), Meant::default());
         self.now = copies;
-        for (var, value) in [("size", size), ("min_size", min_size)] {
-            let val = value.to_string();
-            self.bed.mon_command(
-                &json!({ "prefix": "osd pool set", "pool": POOL_NAME, "var": var, "val": val }),
-            )?;
-        }
+        self.set_value("size", size.into())?;
+        self.set_value("min_size", min_size.into())
+    }
+
+    fn set_value(&self, var: &str, value: u32) -> Result<()> {
+        let (pool, val) = (POOL_NAME, value.to_string());
+        self.bed.mon_command(&json!({ "prefix": "osd pool set", "pool": pool, "var": var, "val": val }))?;
         Ok(())
     }
 
@@ -510,11 +511,7 @@ impl Faults {
         }
         let wanted = self.rng.u32(now + 1..=most);
         self.strike("split", format!("the pool is to have {wanted} PGs, and has {now}"), Meant::default());
-        let val = wanted.to_string();
-        self.bed.mon_command(
-            &json!({ "prefix": "osd pool set", "pool": POOL_NAME, "var": "pg_num", "val": val }),
-        )?;
-        Ok(())
+        self.set_value("pg_num", wanted)
     }
 
     /// Ends the faults whose time is over at `now`.
@@ -598,7 +595,7 @@ fn is_full(map: &Value) -> Result<bool> {
     Ok(pool["flags_names"].as_str().is_some_and(|flags| flags.split(',').any(|flag| flag == "full")))
 }
 
-/// The pool has as many PGs as it is to have, where they are to be.
+/// The pool has reached the numbers of PGs that were asked for.
 fn is_settled(pool: &Value) -> bool {
     ["pg_num", "pg_placement_num"].iter().all(|name| pool[*name] == pool[format!("{name}_target")])
 }

@@ -22,7 +22,6 @@ use carmine_wire::osd_msg::{
     Alive, Beacon, Boot, Full, MarkMeDown, PastInterval, PgCreate, PgCreated, Superblock,
 };
 use carmine_wire::osdmap::OsdMap;
-use carmine_wire::osdmap::consts::{STATE_BACKFILLFULL, STATE_FULL, STATE_NEARFULL};
 use carmine_wire::pg_stat::PgShard;
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, FEATURES, kinds};
@@ -72,11 +71,11 @@ struct Member {
     wants_orders: Cell<bool>,
     /// The newest map that all PGs of this OSD had seen when this process started.
     seen: Epoch,
-    /// Maps that are not followed yet, in order.
+    /// Maps that this OSD does not follow yet, in order.
     maps: RefCell<VecDeque<Arc<OsdMap>>>,
-    /// The map before those is prepared.
+    /// The map before those splits PGs, and is being prepared.
     prepares: Cell<bool>,
-    /// Notified when maps are followed, several at once or one.
+    /// Notified when this OSD has followed a map, or several at once.
     news: Notify,
     /// When the next beacon is due.
     beacon_ns: Cell<u64>,
@@ -206,7 +205,7 @@ impl Member {
             };
             self.prepares.set(true);
             self.osd.shard.spawn(Group::Recovery, "prepare-splits", async move {
-                // What the splits of an earlier map make must be where it belongs before it is split itself.
+                // A child of an earlier map's split must have reached its reactor before it is split itself.
                 while member.osd.moving.get() > 0 {
                     member.osd.shard.sleep(LOOK).await;
                 }
@@ -218,6 +217,7 @@ impl Member {
         }
     }
 
+    /// Follows a map.
     fn follow(&self, map: &Arc<OsdMap>) {
         let id = self.osd.config.id;
         if let Some(why) = contradicts(map, id, self.osd.config.uuid) {
@@ -432,14 +432,13 @@ impl Member {
 
     /// Tells a real monitor how full the store is, as long as the map says something else. The embedded one judges by the reports.
     fn tell_full(&self) {
+        if self.osd.config.mon_kind == MonKind::Embedded || !self.is_up.get() {
+            return;
+        }
         let Some((session, view)) = self.session.borrow().upgrade().zip(self.osd.view()) else { return };
         let (map, space) = (view.map(), self.osd.store.statfs());
         let state = map.full_state(used_bytes(space), space.total);
-        let bits = STATE_FULL | STATE_BACKFILLFULL | STATE_NEARFULL;
-        if self.osd.config.mon_kind == MonKind::Ceph
-            && self.is_up.get()
-            && map.state(self.osd.config.id) & bits != state
-        {
+        if map.fullness(self.osd.config.id) != state {
             let epoch = view.epoch();
             session.send(Message::encode(&Full { version: epoch.0.into(), epoch, state }));
         }

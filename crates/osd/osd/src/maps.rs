@@ -72,8 +72,7 @@ impl OsdShard {
     /// The table with the children of the copies that are to be split by this map.
     fn split_table(&self, table: PgTable, map: &OsdMap) -> PgTable {
         let mut stored = self.stored.borrow_mut();
-        let (parents, moves) = Default::default();
-        let mut table = PgTable { undivided: undivided(&stored, map), parents, moves, ..table };
+        let mut table = PgTable { undivided: undivided(&stored, map), ..table.made() };
         for (parent, children) in due_splits(&table.undivided, map) {
             let pg_num = map.pool(parent.pgid.pool).map_or(0, |pool| pool.pg_num);
             stored.insert(parent, pg_num);
@@ -89,11 +88,11 @@ impl OsdShard {
 
     /// Whether copies here are to be split by this map, which is newer than that of the shards.
     pub(crate) fn splits_by(&self, map: &OsdMap) -> bool {
-        !undivided(&self.stored.borrow(), map).is_empty()
+        self.stored.borrow().iter().any(|(pg, made)| is_undivided(map, *pg, *made))
     }
 
-    /// Runs on shard 0: has the owners of the copies that this map splits read what the splits copy. Copies that are not there yet are
-    /// read with it.
+    /// Runs on shard 0. The owners of the copies that this map splits read the objects that the splits copy. A copy that has yet to be
+    /// loaded reads them when it is.
     pub(crate) async fn prepare_splits(&self, map: &OsdMap) {
         let mut of_shards: BTreeMap<ShardId, Vec<(SpgId, Vec<SpgId>)>> = BTreeMap::new();
         for (parent, children) in due_splits(&undivided(&self.stored.borrow(), map), map) {
@@ -135,8 +134,7 @@ impl OsdShard {
 
     /// The PGs of this map that the store had when the OSD started. Members and strays alike are split when their pool is.
     fn stored_in(&self, map: &OsdMap) -> Vec<SpgId> {
-        let exists = |pg: &SpgId| map.pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num);
-        self.stored.borrow().keys().copied().filter(exists).collect()
+        self.stored.borrow().keys().copied().filter(|pg| exists(map, *pg)).collect()
     }
 
     /// The PGs that have no copy here yet are made with as many PGs as their pools have now.
@@ -153,11 +151,9 @@ impl OsdShard {
     /// Runs on shard 0. Gives an owner to each PG that the store holds though this OSD is not a member.
     pub(crate) fn adopt(self: &Rc<Self>, strays: impl Iterator<Item = SpgId>) {
         let Some(view) = self.view() else { return };
-        let exists = |pg: &SpgId| view.map().pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num);
-        let table = self.table.borrow().with(strays.filter(exists), self.shard.shards());
-        // What the map's splits make was made when it came.
-        let (parents, moves) = Default::default();
-        self.spread(&view, &Arc::new(PgTable { has_strays: true, parents, moves, ..table }));
+        let strays = strays.filter(|pg| exists(view.map(), *pg));
+        let table = self.table.borrow().with(strays, self.shard.shards());
+        self.spread(&view, &Arc::new(PgTable { has_strays: true, ..table.made() }));
     }
 
     /// Gives a map and the owners of the PGs to every shard.
@@ -184,15 +180,15 @@ impl OsdShard {
                 due.push(Rc::clone(pg));
                 continue;
             }
-            let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id, self.config.log));
-            pg.on_map(self, &view, &others);
-            if known.is_none() {
-                self.pgs.borrow_mut().insert(id, Rc::clone(&pg));
-                pg.begin(self);
-                match table.parents.get(&id).filter(|_| !self.received.borrow_mut().remove(&id)) {
-                    Some(parent) => pg.wait_for_split(self, *parent),
-                    None => pg.load(self),
-                }
+            if let Some(pg) = known {
+                pg.on_map(self, &view, &others);
+                continue;
+            }
+            let pg = Pg::begin(self, id, &view, &others);
+            self.pgs.borrow_mut().insert(id, Rc::clone(&pg));
+            match table.parents.get(&id).filter(|_| !self.received.borrow_mut().remove(&id)) {
+                Some(parent) => pg.wait_for_split(self, *parent),
+                None => pg.load(self),
             }
         }
         self.make_leaving(&view, table.leaving(here), &others);
@@ -306,8 +302,8 @@ fn resized_pools(stored: &BTreeMap<SpgId, u32>, map: &OsdMap) -> BTreeMap<i64, (
     resized.filter(|(_, (made, now))| made != now).collect()
 }
 
-/// Reads what the splits of these copies, which this shard owns, into these children copy, and keeps it until the map of this epoch has
-/// been followed. A copy whose part cannot be read fails when it is split.
+/// Reads the objects that the splits of these copies, which this shard owns, copy into their children, and keeps them in memory until
+/// this shard has followed the map of this epoch. Where they cannot be read, the copy fails when it is split.
 async fn prepare_own_splits(osd: &Rc<OsdShard>, epoch: Epoch, splits: Vec<(SpgId, Vec<SpgId>)>) {
     let own = splits.into_iter().filter_map(|(parent, children)| Some((osd.pg(parent)?, children)));
     let prepare = async |(pg, children): (Rc<Pg>, Vec<SpgId>)| {
@@ -319,8 +315,7 @@ async fn prepare_own_splits(osd: &Rc<OsdShard>, epoch: Epoch, splits: Vec<(SpgId
     let Ok(()) = for_each(PREPARED_MAX, own, prepare).await;
 }
 
-/// The copies that are to be split by a map, which has so many PGs in each pool, with their children: none, if only others of the pool
-/// have some.
+/// The copies that this map splits, each with its children. There are none where the pool's new PGs are children of others.
 fn due_splits(undivided: &BTreeMap<SpgId, u32>, map: &OsdMap) -> Vec<(SpgId, Vec<SpgId>)> {
     let children = |parent: SpgId, made: u32| {
         let now = map.pool(parent.pgid.pool).map_or(made, |pool| pool.pg_num);
@@ -332,8 +327,18 @@ fn due_splits(undivided: &BTreeMap<SpgId, u32>, map: &OsdMap) -> Vec<(SpgId, Vec
 
 /// The copies that were made when there were fewer PGs than in this map, with how many.
 fn undivided(stored: &BTreeMap<SpgId, u32>, map: &OsdMap) -> BTreeMap<SpgId, u32> {
-    let has_grown = |pg: &SpgId, made: u32| map.pool(pg.pgid.pool).is_some_and(|pool| made < pool.pg_num);
-    stored.iter().map(|(pg, made)| (*pg, *made)).filter(|(pg, made)| has_grown(pg, *made)).collect()
+    let all = stored.iter().map(|(pg, made)| (*pg, *made));
+    all.filter(|(pg, made)| is_undivided(map, *pg, *made)).collect()
+}
+
+/// Whether a copy was made when its pool had fewer PGs than in this map.
+fn is_undivided(map: &OsdMap, pg: SpgId, made: u32) -> bool {
+    map.pool(pg.pgid.pool).is_some_and(|pool| made < pool.pg_num)
+}
+
+/// Whether there is such a PG by this map.
+fn exists(map: &OsdMap, pg: SpgId) -> bool {
+    map.pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num)
 }
 
 // The table of PGs and their reactors.
@@ -384,6 +389,11 @@ impl PgTable {
             parents: self.parents.clone(),
             moves: self.moves.clone(),
         }
+    }
+
+    /// The table when the splits of its map have been made.
+    fn made(self) -> PgTable {
+        PgTable { parents: BTreeMap::new(), moves: BTreeMap::new(), ..self }
     }
 
     /// The PGs that splits make by this very map on one reactor for others: each with its parent and the reactor that is to own it.
@@ -515,7 +525,7 @@ mod tests {
         let table = PgTable::default().with(old.iter().copied(), 4);
         let table = PgTable { undivided: [(old[1], 4), (old[2], 8)].into(), ..table };
         let due = due_splits(&table.undivided, &map);
-        // By 4 PGs the second has four parts of 14; by 8 the third has one part only, as there is no 1.e.
+        // PG 1 of 4 becomes four PGs of 14; PG 2 of 8 becomes two, as there is no PG 1.e.
         assert_eq!(due, [(old[1], ids(&[5, 9, 13])), (old[2], ids(&[10]))]);
         let split =
             due.iter().fold(table, |table, (pg, children)| table.split(*pg, children.iter().copied()));

@@ -10,7 +10,7 @@ use carmine_wire::EntityAddr;
 use crate::shard::OsdShard;
 use crate::start::{OsdError, listen};
 
-/// One of them.
+/// A network of an OSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Network {
     /// For everybody; if there is no other, for OSDs, too.
@@ -19,7 +19,7 @@ pub(crate) enum Network {
     Cluster,
 }
 
-/// What there is of each; the same twice where they are one.
+/// A value for each network. Where the two are one network, both values are the same.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Both<T> {
     pub(crate) public: T,

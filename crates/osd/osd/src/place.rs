@@ -1,5 +1,5 @@
-//! The place of an OSD in the CRUSH map of a cluster that it has joined. It asks for it at each start, as Ceph's own do (osd_crush_update_on_start,
-//! osd_class_update_on_start): without a place an OSD that is up has no PGs.
+//! The place of an OSD in the CRUSH map of a cluster that it has joined. The OSD asks for it at each start, as Ceph's do
+//! (osd_crush_update_on_start, osd_class_update_on_start): without a place an OSD that is up has no PGs.
 
 use std::time::Duration;
 

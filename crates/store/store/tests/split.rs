@@ -1,17 +1,16 @@
 //! Splits of PGs on each store: objects stay where they are, each part has its objects and its log, and many splits at once are fed
 //! to the key-value store in parts.
-// The key-value store of the test is locked on alien threads only.
+// What the test sees of the key-value store is locked on alien threads only.
 #![allow(clippy::disallowed_types)]
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits, pg_children};
 use carmine_reactor::Shard;
-use carmine_store::{Kv, KvBatch, KvError, KvOp, Store, StoreShared};
+use carmine_store::{Kv, KvBatch, KvError, MemKv, Store, StoreShared};
 use carmine_types::{Eversion, ObjectId, PgId, SpgId};
 use common::*;
 
@@ -100,63 +99,22 @@ fn each_part_has_its_objects_and_its_log() {
     });
 }
 
-/// A map that knows how large the commits were. It is small: nothing is kept for a power cut.
+/// Bytes of each commit.
 #[derive(Default)]
-struct CountingKv(Mutex<Counted>);
+struct Sizes(Mutex<Vec<usize>>);
 
-#[derive(Default)]
-struct Counted {
-    map: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Bytes of each commit.
-    commits: Vec<usize>,
-}
-
-impl CountingKv {
-    fn state(&self) -> MutexGuard<'_, Counted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Sizes {
+    fn forget(&self) -> Vec<usize> {
+        std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
-impl Kv for CountingKv {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        Ok(self.state().map.get(key).cloned())
-    }
-
-    fn scan(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), KvError> {
-        let state = self.state();
-        let mut pairs = state.map.range(start.to_vec()..end.to_vec());
-        let _ = pairs.all(|(key, value)| each(key, value));
-        Ok(())
-    }
-
-    fn commit(&self, batches: &[KvBatch], _sync: bool) -> Result<(), KvError> {
-        let Counted { map, commits } = &mut *self.state();
-        commits.push(batches.iter().map(KvBatch::bytes).sum());
-        for op in batches.iter().flat_map(KvBatch::iter) {
-            match op {
-                KvOp::Put(key, value) => drop(map.insert(key.to_vec(), value.to_vec())),
-                KvOp::Delete(key) => drop(map.remove(key)),
-                KvOp::DeleteRange(start, end) => {
-                    let gone: Vec<_> =
-                        map.range(start.to_vec()..end.to_vec()).map(|(key, _)| key.clone()).collect();
-                    gone.iter().for_each(|key| drop(map.remove(key)));
-                }
-            }
+impl Watch for Sizes {
+    fn before(&self, batches: &[KvBatch], _durable: bool) -> Result<(), KvError> {
+        if !batches.is_empty() {
+            self.0.lock().unwrap().push(batches.iter().map(KvBatch::bytes).sum());
         }
         Ok(())
-    }
-
-    fn flush(&self) -> Result<(), KvError> {
-        Ok(())
-    }
-
-    fn place(&self) -> String {
-        "memory".to_owned()
     }
 }
 
@@ -184,8 +142,8 @@ fn full_log(ps: u32) -> Transaction {
 
 #[test]
 fn many_full_logs_are_divided_at_once_in_parts_of_bounded_size() {
-    let counting = Arc::new(CountingKv::default());
-    let kv = Arc::clone(&counting) as Arc<dyn Kv>;
+    let watched = Arc::new(WatchedKv { live: MemKv::new(), watch: Sizes::default() });
+    let kv = Arc::clone(&watched) as Arc<dyn Kv>;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("block");
     on_reactor(async |shard| {
@@ -195,7 +153,7 @@ fn many_full_logs_are_divided_at_once_in_parts_of_bounded_size() {
             submit(&store, full_log(ps)).await.unwrap();
         }
         let state = store.load_pg(of_many(0)).await.unwrap().unwrap();
-        counting.state().commits.clear();
+        watched.watch.forget();
         let begun_ns = shard.now_ns();
         let mut commits = Vec::new();
         for ps in 0..MANY {
@@ -217,7 +175,7 @@ fn many_full_logs_are_divided_at_once_in_parts_of_bounded_size() {
         let took = Duration::from_nanos(shard.now_ns() - begun_ns);
         println!("{MANY} logs of {ENTRIES} entries are divided in {took:?}");
         assert!(took < TIME_MAX, "{took:?}");
-        let sizes = counting.state().commits.clone();
+        let sizes = watched.watch.forget();
         let (most, all) = (sizes.iter().max().copied().unwrap_or(0), sizes.iter().sum::<usize>());
         println!("{} commits with {all} bytes, the largest with {most}", sizes.len());
         assert!(all > MANY as usize * ENTRIES as usize * 100 && most < COMMIT_BYTES_MAX);

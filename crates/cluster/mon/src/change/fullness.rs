@@ -3,21 +3,16 @@
 use carmine_types::{OsdId, UTime};
 use carmine_wire::osdmap::consts::{
     POOL_BACKFILLFULL, POOL_FULL, POOL_FULL_QUOTA, POOL_NEARFULL, STATE_BACKFILLFULL, STATE_FULL,
-    STATE_NEARFULL,
+    STATE_NEARFULL, STATES_FULL,
 };
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
-const STATES: u32 = STATE_FULL | STATE_BACKFILLFULL | STATE_NEARFULL;
 const POOL_FLAGS: u64 = POOL_FULL | POOL_BACKFILLFULL | POOL_NEARFULL;
-
-fn bits(map: &OsdMap, osd: OsdId) -> u32 {
-    map.osd_state.get(osd.0 as usize).copied().unwrap_or_default() & STATES
-}
 
 /// Of the OSDs that have a part of the data, which are those that are up and in.
 fn states(map: &OsdMap) -> u32 {
     let has_data = |osd: &OsdId| map.is_up(*osd) && map.is_in(*osd);
-    map.osds().filter(has_data).fold(0, |all, osd| all | bits(map, osd))
+    map.osds().filter(has_data).fold(0, |all, osd| all | map.fullness(osd))
 }
 
 /// All pools lie on all OSDs: the fullest one decides.
@@ -43,7 +38,7 @@ pub(super) fn set(
     total_bytes: u64,
     now: UTime,
 ) -> Option<Incremental> {
-    let (was, is) = (bits(map, osd), map.full_state(used_bytes, total_bytes));
+    let (was, is) = (map.fullness(osd), map.full_state(used_bytes, total_bytes));
     if was == is || !map.is_up(osd) {
         return None;
     }
@@ -55,8 +50,8 @@ pub(super) fn set(
 
 /// Adds the pools' flags that follow from what `inc` does: a full OSD that dies or goes out, or comes back, changes them too.
 pub(super) fn follow(map: &OsdMap, mut inc: Incremental) -> Incremental {
-    let was_any = map.osds().any(|osd| bits(map, osd) != 0);
-    let is_any = inc.new_state.values().any(|state| state & STATES != 0);
+    let was_any = map.osds().any(|osd| map.fullness(osd) != 0);
+    let is_any = inc.new_state.values().any(|state| state & STATES_FULL != 0);
     if !was_any && !is_any {
         return inc;
     }

@@ -1,4 +1,4 @@
-//! How many PGs a pool has: what is wanted, and the steps there.
+//! The number of PGs of a pool: the number that a user wants, and the steps to it.
 //!
 //! As in Ceph, `osd pool set POOL pg_num N` only notes what is wanted (`pg_num_target`, and with it `pgp_num_target`). Steps then add
 //! PGs (`pg_num`), each of which is where its parent is, and after that move them (`pgp_num`). In a real cluster the manager takes
@@ -12,7 +12,7 @@ use super::pool::{PG_NUM_MAX, changed, pool_of};
 use super::pool_value::{flag, int_option};
 use super::{Refusal, refuse};
 
-/// Notes that a pool is to have so many PGs.
+/// Notes how many PGs a user wants in a pool.
 ///
 /// # Errors
 /// With Ceph's words: EPERM: the pool has the flag `nopgchange`; ERANGE: no pool may have so many; EINVAL: the pool's own limits. EPERM
@@ -36,13 +36,13 @@ pub(super) fn set(map: &OsdMap, name: &str, wanted: i64, now: UTime) -> Result<O
     if let Some(most) = limit("pg_num_max").filter(|most| i64::from(wanted) > *most) {
         return Err(refuse(errno::EINVAL, format!("specified pg_num {wanted} < pg_num_max {most}")));
     }
-    // Whoever gave them different numbers goes on to look after both.
+    // A user who has set the two numbers apart sets both from then on.
     let follows = pool.pgp_num_target == pool.pg_num_target;
     let pgp_num_target = if follows { wanted } else { pool.pgp_num_target.min(wanted) };
     Ok(Some(changed(map, id, PgPool { pg_num_target: wanted, pgp_num_target, ..pool.clone() }, now)))
 }
 
-/// Notes that the PGs of a pool are to be placed as if there were so many.
+/// Notes by which number of PGs a user wants a pool's PGs placed.
 ///
 /// # Errors
 /// With Ceph's words: EPERM: the pool has the flag `nopgchange`; EINVAL: there are not so many PGs.
@@ -66,7 +66,7 @@ pub(super) fn set_placed(
     Ok((next != *pool).then(|| changed(map, id, next, now)))
 }
 
-/// Why no number of PGs of any pool is out of these bounds.
+/// The refusal of a number of PGs that no pool may have.
 pub(super) fn out_of_range() -> Refusal {
     let text = format!(
         "'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX} (you may adjust 'mon max pool pg num' \
@@ -103,10 +103,10 @@ fn may_split(map: &OsdMap, id: i64) -> bool {
     !has_temp && !map.osds().any(is_missing)
 }
 
-/// The next step of a pool: this number of PGs, and as if this number of them were placed.
+/// Takes a pool's next step: `pg_num` PGs, which are placed as if there were `pgp_num`.
 pub(super) fn step(map: &OsdMap, id: i64, (pg_num, pgp_num): (u32, u32), now: UTime) -> Option<Incremental> {
     let pool = map.pool(id).filter(|pool| may_step(map, id, pool))?;
-    // What was wanted may have changed since the step was thought of.
+    // The user may have changed the target since this step was chosen.
     if !(pool.pg_num..=pool.pg_num_target).contains(&pg_num) || pgp_num > pg_num {
         return None;
     }

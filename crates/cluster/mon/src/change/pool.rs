@@ -95,8 +95,8 @@ pub(super) fn create(
 /// OSDs that are counted at least: a cluster of one or two is expected to grow.
 const OSDS_MIN: u32 = 3;
 
-/// Pools that are new, or are to have more replicas or PGs, may not give the OSDs that are in more PGs than this on average: each PG costs memory on
-/// each of its OSDs, and all of them are made at once.
+/// A pool that is new, or gets more replicas or PGs, may not bring the OSDs that are in to more PGs than this on average: each PG costs
+/// memory on each of its OSDs, and all of them are made at once.
 ///
 /// # Errors
 /// ERANGE, with the words of Ceph's monitor.

@@ -123,17 +123,17 @@ pub(crate) fn var_of(name: &str) -> Result<Var, Refusal> {
     found.map(|(_, var)| *var).ok_or_else(|| refuse(errno::EINVAL, format!("unrecognized variable '{name}'")))
 }
 
-/// The number of an option in a pool's options.
-pub(crate) fn option_number(name: &str) -> Option<i32> {
+/// The value of an option, if the pool has it.
+pub(crate) fn option<'a>(pool: &'a PgPool, name: &str) -> Option<&'a PoolOpt> {
     match var_of(name) {
-        Ok(Var::Option(number, _)) => Some(number),
+        Ok(Var::Option(number, _)) => pool.opts.get(&number),
         _ => None,
     }
 }
 
 /// The value of an option that is a whole number, if the pool has it.
 pub(super) fn int_option(pool: &PgPool, name: &str) -> Option<i64> {
-    match option_number(name).and_then(|number| pool.opts.get(&number)) {
+    match option(pool, name) {
         Some(PoolOpt::Int(value)) => Some(*value),
         _ => None,
     }

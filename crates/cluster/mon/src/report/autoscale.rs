@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::osd::{below, roots};
 use super::table::{Table, bytes, ratio};
 use crate::change::Change;
-use crate::change::pool_value::{AUTOSCALE_MODES, flag, option_number};
+use crate::change::pool_value::{AUTOSCALE_MODES, flag, option};
 use crate::command::View;
 use crate::stats::unsigned;
 
@@ -55,8 +55,8 @@ impl Advice<'_> {
         self.stored.max(self.target_bytes).saturating_mul(self.pool.size.into())
     }
 
-    /// Whether somebody is to be told.
-    fn is_told(&self) -> bool {
+    /// Whether the advice is shown: the pool has a mode in which it matters.
+    fn is_shown(&self) -> bool {
         self.is_far && self.pool.pg_autoscale_mode != 0
     }
 }
@@ -76,7 +76,7 @@ struct Root {
 }
 
 fn float(pool: &PgPool, name: &str) -> f64 {
-    match option_number(name).and_then(|number| pool.opts.get(&number)) {
+    match option(pool, name) {
         Some(PoolOpt::Float(value)) => *value,
         Some(PoolOpt::Int(value)) => *value as f64,
         Some(PoolOpt::Text(_)) | None => 0.0,
@@ -97,7 +97,7 @@ fn root_of(map: &OsdMap, pool: &PgPool) -> Option<i32> {
     roots(map, pool.crush_rule).first().copied()
 }
 
-/// The roots of all pools, but for those that share OSDs with another one: their pools get no advice.
+/// The roots of all pools. A root that shares OSDs with another one is left out, so that its pools get no advice.
 fn all_roots(view: &View<'_>) -> BTreeMap<i32, Root> {
     let mut all = BTreeMap::<i32, Root>::new();
     for pool in view.map.pools.values() {
@@ -153,13 +153,13 @@ fn advices<'a>(view: &View<'a>) -> Vec<Advice<'a>> {
     let is_bulky = |advice: &Advice<'_>| advice.pool.flags & flag("bulk") != 0;
     for advice in all.iter_mut().filter(|advice| !is_bulky(advice)) {
         let Some(root) = roots.get_mut(&advice.root) else { continue };
-        take(root, advice, advice.share);
+        serve(root, advice, advice.share);
     }
     let mut even = Vec::new();
     for advice in all.iter_mut().filter(|advice| is_bulky(advice)) {
         let Some(root) = roots.get_mut(&advice.root) else { continue };
         if advice.share > 1.0 / (root.pools - root.served) as f64 {
-            take(root, advice, advice.share);
+            serve(root, advice, advice.share);
         } else {
             even.push(advice);
         }
@@ -179,7 +179,7 @@ fn effective(ratio: f64, root: &Root) -> f64 {
 }
 
 /// Gives a pool this share of the PGs that are left.
-fn take(root: &mut Root, advice: &mut Advice<'_>, share: f64) {
+fn serve(root: &mut Root, advice: &mut Advice<'_>, share: f64) {
     let copies = share * root.left;
     root.left -= copies.trunc();
     root.served += 1;
@@ -251,7 +251,7 @@ pub(crate) fn text(view: &View<'_>) -> String {
     for advice in advices(view) {
         let Advice { name, pool, share, capacity, .. } = &advice;
         let target = if advice.target_bytes > 0 { bytes(advice.target_bytes) } else { String::new() };
-        let then = if advice.is_told() { advice.pg_num.to_string() } else { String::new() };
+        let then = if advice.is_shown() { advice.pg_num.to_string() } else { String::new() };
         let is_bulky = if pool.flags & flag("bulk") != 0 { "True" } else { "False" };
         table.row(&format!(
             "{name}|{}|{target}|{:.1}|{}|{share:.4}|{}|{}|{:.1}|{}|{then}|{}|{is_bulky}",

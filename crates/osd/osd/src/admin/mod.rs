@@ -59,8 +59,8 @@ pub trait AdminHook {
 /// The hook as a shard keeps it.
 pub(crate) struct Hook(pub Box<dyn AdminHook>);
 
-/// Tells a client or another OSD which reactor owns which PG, and its port on the network from which it asks. The answer names no shards: of several shards of one PG it has the first, and
-/// messages for the others are forwarded here ([`crate::dispatch`]).
+/// Tells a client or another OSD which reactor owns which PG, and the reactor's port on the asker's network. The answer names no shards:
+/// of several shards of one PG it has the first, and this OSD forwards messages for the others ([`crate::dispatch`]).
 pub(crate) fn route(osd: &Rc<OsdShard>, conn: &Rc<Connection>, from: Network, msg: &Message) {
     let mut pgs = BTreeMap::new();
     for (pg, owner) in osd.table.borrow().iter() {

@@ -38,7 +38,8 @@ const STOPPED: Duration = Duration::from_secs(1);
 const PING_MIN: Duration = Duration::from_millis(500);
 
 /// An OSD that was marked down boots again when one of so many of its peers answers it. Ceph asks for a third
-/// (osd_heartbeat_min_healthy_ratio): those on its own host may be as many, so that the OSDs of a host that is cut off would let each other boot again and again.
+/// (osd_heartbeat_min_healthy_ratio). A third of the peers may be on the OSD's own host: then the OSDs of a host that is cut off would
+/// let each other boot again and again.
 const ONE_OF: usize = 2;
 
 /// A peer's address on the cluster's network, and that on the clients' network.

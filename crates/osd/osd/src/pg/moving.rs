@@ -1,8 +1,8 @@
-//! PGs that a split makes on the reactor of their parent, and that another reactor is to own: they go there before they serve.
+//! Children of a split that another reactor than their parent's is to own: they go there before they serve.
 //!
-//! The reactor of the parent makes them, as it has the parent's objects, and never does anything else for them. The other one has them since
-//! the same map, and reads them from the store when they arrive, as if the OSD had just started. Operations come from clients again: by the map, the
-//! objects are in another PG.
+//! The parent's reactor makes them, because it has the parent's objects, and does nothing else for them. The other reactor knows of them
+//! from the same map on, and reads them from the store when they arrive, as if the OSD had just started. Clients send their operations
+//! again, since by that map the objects are in another PG.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub(crate) struct Leaving {
 }
 
 impl OsdShard {
-    /// Makes PGs that are to leave, each of which waits for the split of its parent here; and forgets those of deleted pools.
+    /// Makes children that are to leave; each waits here for the split of its parent. Forgets those of deleted pools.
     pub(crate) fn make_leaving(
         self: &Rc<Self>,
         view: &MapView,
@@ -33,9 +33,7 @@ impl OsdShard {
         others: &Others,
     ) {
         for (id, parent, to) in leaving {
-            let pg = Pg::new(id, self.config.id, self.config.log);
-            pg.on_map(self, view, others);
-            pg.begin(self);
+            let pg = Pg::begin(self, id, view, others);
             pg.wait_for_split(self, parent);
             self.leaving.borrow_mut().insert(id, Leaving { pg, to });
         }
@@ -48,7 +46,7 @@ impl OsdShard {
         }
     }
 
-    /// A PG has come from another reactor: it is read, if the map by which it is made is here.
+    /// A PG has come from another reactor. It is read at once, or when this reactor follows the map that made it.
     async fn receive(self: &Rc<Self>, id: SpgId, bits: u32, released: Released) {
         self.store.adopt(released).await;
         if let Some(pg) = self.pg(id) {
@@ -63,7 +61,7 @@ impl OsdShard {
     }
 }
 
-/// One PG less is on its way.
+/// A PG that changes its reactor has arrived, or is gone.
 fn note_moved(osd: &OsdShard) {
     OsdShard::run_on(&osd.shard, ShardId(0), |osd| {
         let moving = osd.moving.get();
@@ -73,7 +71,7 @@ fn note_moved(osd: &OsdShard) {
 }
 
 impl Pg {
-    /// Gives this PG, which nothing has used here, to the reactor that is to own it; false: that is this one.
+    /// Gives this PG, which has done nothing here, to the reactor that is to own it. False if that is this reactor.
     pub(in crate::pg) fn leave(self: &Rc<Self>, osd: &Rc<OsdShard>) -> bool {
         let Some(Leaving { to, .. }) = osd.leaving.borrow_mut().remove(&self.id) else { return false };
         self.ops.pipeline().take_waiting().iter().for_each(|op| op.abandon());

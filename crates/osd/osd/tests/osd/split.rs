@@ -30,7 +30,7 @@ fn start(seed: u64) -> Cluster {
     cluster
 }
 
-/// All PGs of the first OSD serve, and there are as many.
+/// So many PGs serve, on both OSDs together.
 fn serves(cluster: &Cluster, pgs: usize) -> bool {
     let states: Vec<_> = (0..2).flat_map(|osd| cluster.states(osd)).collect();
     let active = states.iter().filter(|(state, _)| state.starts_with("active"));
@@ -60,10 +60,16 @@ fn the_parts_of_a_pg_have_its_objects_and_serve_them() {
     cluster.wait_up(2);
     cluster.client(RouteMode::Direct, |_, pool| check(pool));
     cluster.check_equal(&[0, 1]);
-    (0..2).for_each(|osd| {
+    end_clean(&cluster);
+}
+
+/// Kills the OSDs; their stores are clean.
+fn end_clean(cluster: &Cluster) {
+    for osd in 0..2 {
         cluster.kill(osd);
-        assert!(cluster.fsck(osd).is_clean(), "{:?}", cluster.fsck(osd));
-    });
+        let report = cluster.fsck(osd);
+        assert!(report.is_clean(), "{report:?}");
+    }
 }
 
 const ROUNDS: u8 = 40;
@@ -96,16 +102,21 @@ fn a_write_is_executed_once_while_its_pg_is_split() {
     cluster.check_equal(&[0, 1]);
 }
 
-#[test]
-fn an_osd_that_was_down_splits_its_copies_when_it_is_back() {
-    let cluster = start(63);
+/// Gives the pool 8 and then 16 PGs while osd.1 is down, and starts it again.
+fn split_while_one_is_down(cluster: &Cluster) {
     cluster.kill(1);
     cluster.mon.down(1);
     for pg_num in [8, 16] {
-        set_pg_num(&cluster, pg_num);
+        set_pg_num(cluster, pg_num);
     }
     cluster.start_osd(1, 1);
     cluster.wait_up(2);
+}
+
+#[test]
+fn an_osd_that_was_down_splits_its_copies_when_it_is_back() {
+    let cluster = start(63);
+    split_while_one_is_down(&cluster);
     cluster.client(RouteMode::Direct, |_, pool| check(pool));
     cluster.wait("all PGs serve", || serves(&cluster, 16));
     cluster.check_equal(&[0, 1]);
@@ -132,13 +143,7 @@ fn snapshots_are_trimmed_after_their_pgs_were_split() {
     let cluster = Cluster::start(64, Disks::Blue, 2, 4, &[2, 2]);
     cluster.client(RouteMode::Direct, |_, pool| fill_with_clones(pool));
     // One OSD splits what it has in memory, the other what it reads when it starts.
-    cluster.kill(1);
-    cluster.mon.down(1);
-    for pg_num in [8, 16] {
-        set_pg_num(&cluster, pg_num);
-    }
-    cluster.start_osd(1, 1);
-    cluster.wait_up(2);
+    split_while_one_is_down(&cluster);
     cluster.client(RouteMode::Direct, |_, pool| check_clones(pool));
     cluster.wait("all PGs serve", || serves(&cluster, 16));
     let objects = OBJECTS as i64;
@@ -178,10 +183,7 @@ fn parts_are_spread(seed: u64, disks: Disks) {
     cluster.client(RouteMode::Direct, |_, pool| check(pool));
     cluster.check_equal(&[0, 1]);
     if disks == Disks::Blue {
-        (0..2).for_each(|osd| {
-            cluster.kill(osd);
-            assert!(cluster.fsck(osd).is_clean(), "{:?}", cluster.fsck(osd));
-        });
+        end_clean(&cluster);
     }
 }
 

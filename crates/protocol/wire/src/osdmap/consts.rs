@@ -16,6 +16,9 @@ pub const STATE_NEARFULL: u32 = 0x20;
 /// `osd_state`: its store is so full that no data may be moved to it.
 pub const STATE_BACKFILLFULL: u32 = 0x40;
 
+/// `osd_state`: all bits that tell how full a store is.
+pub const STATES_FULL: u32 = STATE_FULL | STATE_NEARFULL | STATE_BACKFILLFULL;
+
 /// `osd_state` bits and their names.
 pub const STATE_NAMES: &[(u32, &str)] = &[
     (STATE_EXISTS, "exists"),

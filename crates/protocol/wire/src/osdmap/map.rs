@@ -8,7 +8,7 @@ use carmine_types::{Epoch, Eversion, OsdId, PgId, UTime, Uuid, crc32c};
 
 use super::consts::{
     AFFINITY_MAX, FLAGS_DEFAULT, RELEASE_LUMINOUS, RELEASE_PACIFIC, STATE_BACKFILLFULL, STATE_EXISTS,
-    STATE_FULL, STATE_NEARFULL, STATE_UP, WEIGHT_OUT,
+    STATE_FULL, STATE_NEARFULL, STATE_UP, STATES_FULL, WEIGHT_OUT,
 };
 use super::{Incremental, IntervalSet, PgPool, Section, StringMap, check_osds, put_section, section};
 use crate::addr::{EntityAddr, EntityAddrVec, kind};
@@ -173,6 +173,11 @@ impl OsdMap {
     pub fn is_up(&self, osd: OsdId) -> bool {
         let bits = STATE_EXISTS | STATE_UP;
         self.state(osd) & bits == bits
+    }
+
+    /// How full an OSD is: its bits of `osd_state` for that.
+    pub fn fullness(&self, osd: OsdId) -> u32 {
+        self.state(osd) & STATES_FULL
     }
 
     /// The bit of `osd_state` for an OSD of which so much is used: by the map's ratios, the highest that is reached; 0: none is.

@@ -1,4 +1,5 @@
-//! More PGs: the words of the commands are Ceph 16.2.15's, the maps those that its monitor and manager made of `osd pool set sp pg_num 16`.
+//! A pool gets more PGs. The commands answer with the words of Ceph 16.2.15, and the maps are those that its monitor and manager made after
+//! `osd pool set sp pg_num 16`.
 
 use carmine_types::Epoch;
 use carmine_wire::osdmap::consts::POOL_CREATING;
@@ -48,8 +49,8 @@ fn step(map: &OsdMap, stats: &ClusterStats) -> Option<Change> {
     with_view(map, stats, next_step)
 }
 
-/// Takes a step that is due; the numbers that the pool has then.
-fn take(map: &mut OsdMap) -> (u32, u32) {
+/// Applies the step that is due; the pool's numbers after it.
+fn apply_step(map: &mut OsdMap) -> (u32, u32) {
     let due = step(map, &reports(map)).expect("a step is due");
     assert!(apply(map, due));
     let pool = map.pool(1).unwrap();
@@ -69,12 +70,13 @@ fn more_pgs_come_first_and_move_then() {
     set(&mut map, "pg_num", "16").unwrap();
     assert_eq!(numbers(&map), [8, 8, 16, 16, 8], "the wish is a map of its own");
     assert_eq!(map.pool(1).unwrap().last_force_op_resend_preluminous, Epoch(0));
-    assert_eq!(take(&mut map), (16, 8));
+    assert_eq!(apply_step(&mut map), (16, 8));
     let split = map.epoch;
     let pool = map.pool(1).unwrap();
     assert_eq!((pool.last_force_op_resend_preluminous, pool.last_change), (split, split));
     assert_eq!((pool.last_force_op_resend, pool.last_force_op_resend_prenautilus), (Epoch(0), Epoch(0)));
-    let moves: Vec<_> = std::iter::from_fn(|| step(&map, &reports(&map)).map(|_| take(&mut map))).collect();
+    let moves: Vec<_> =
+        std::iter::from_fn(|| step(&map, &reports(&map)).map(|_| apply_step(&mut map))).collect();
     assert_eq!(moves, (9..17).map(|pgp_num| (16, pgp_num)).collect::<Vec<_>>());
     assert_eq!(
         map.pool(1).unwrap().last_force_op_resend_preluminous,
@@ -89,11 +91,11 @@ fn a_map_adds_at_most_1024_pgs_and_moves_a_fortieth_of_them() {
     let mut map = pool(1_024);
     set(&mut map, "pg_num", "4096").unwrap();
     assert_eq!(
-        [(); 4].map(|()| take(&mut map)),
+        [(); 4].map(|()| apply_step(&mut map)),
         [(2_048, 1_024), (3_072, 1_024), (4_096, 1_024), (4_096, 1_126)]
     );
     set(&mut map, "pgp_num", "1000").unwrap();
-    assert_eq!([(); 2].map(|()| take(&mut map)), [(4_096, 1_024), (4_096, 1_000)], "back, as slowly");
+    assert_eq!([(); 2].map(|()| apply_step(&mut map)), [(4_096, 1_024), (4_096, 1_000)], "back, as slowly");
 }
 
 #[test]
@@ -163,7 +165,7 @@ fn pgs_are_moved_while_few_objects_are_misplaced() {
     assert_eq!(moved(0, state::DOWN), None);
     // What is moved has such entries meanwhile, and no PG is divided.
     map.pg_temp.insert(PgId::new(1, 399), vec![2, 1, 0]);
-    assert_eq!(take(&mut map), (400, 390));
+    assert_eq!(apply_step(&mut map), (400, 390));
 }
 
 #[test]
@@ -238,7 +240,7 @@ fn new_pgs_are_unknown_until_somebody_tells_of_them() {
     let mut map = pool(8);
     set(&mut map, "pg_num", "16").unwrap();
     let stats = reports(&map);
-    take(&mut map);
+    apply_step(&mut map);
     let states = with_view(&map, &stats, crate::report::pg::states);
     let unknown: Vec<u32> =
         states.iter().filter(|(_, state)| state == "unknown").map(|(pg, _)| pg.ps).collect();

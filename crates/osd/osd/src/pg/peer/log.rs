@@ -143,12 +143,11 @@ impl PgLog {
         );
     }
 
-    /// The number of PGs that the pool had when this one was made: this one, if none is noted.
-    pub(crate) fn made_with(&mut self, pg_num: u32) -> u32 {
+    /// Notes with how many PGs in its pool this one was made, unless that is known.
+    pub(crate) fn note_pg_num(&mut self, pg_num: u32) {
         if self.info.pg_num == 0 {
             self.info.pg_num = pg_num;
         }
-        self.info.pg_num
     }
 
     /// Appends an entry; its version becomes the last update.

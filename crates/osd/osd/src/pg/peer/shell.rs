@@ -7,10 +7,10 @@ use std::sync::Arc;
 use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_peering::{Copy, Effect, Effects, Event, Lease, Map, Member, Phase, Place, Task, Then, Trouble};
-use carmine_pgtypes::{LogEntry, OsdSet, PgHistory, PgInfo, pg_bits};
+use carmine_pgtypes::{LogEntry, OsdSet, PgHistory, PgInfo};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
-use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, StoreKind, errno};
+use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, SpgId, StoreKind, errno};
 use carmine_wire::header::Front;
 use carmine_wire::osdmap::PgPool;
 
@@ -27,9 +27,12 @@ use crate::shard::OsdShard;
 const UNREADABLE: &str = "its state cannot be read";
 
 impl Pg {
-    /// Begins to await commits.
-    pub(crate) fn begin(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        osd.shard.spawn(Group::Client, "pg-commit", Rc::clone(self).pump_commits(Rc::clone(osd)));
+    /// A PG that follows this map, and has yet to be read.
+    pub(crate) fn begin(osd: &Rc<OsdShard>, id: SpgId, view: &MapView, others: &Others) -> Rc<Pg> {
+        let pg = Pg::new(id, osd.config.id, osd.config.log);
+        pg.on_map(osd, view, others);
+        osd.shard.spawn(Group::Client, "pg-commit", Rc::clone(&pg).pump_commits(Rc::clone(osd)));
+        pg
     }
 
     /// Reads the PG's state from the store and then follows the newest map.
@@ -94,8 +97,8 @@ impl Pg {
     /// Which objects are its own depends on the pool's number of PGs when it was made.
     fn note_pg_num(&self, pool: Option<&PgPool>) {
         if let Some(pool) = pool {
-            let made_with = self.peer.log.borrow_mut().made_with(pool.pg_num);
-            self.peer.bits.set(pg_bits(self.id.pgid.ps, made_with));
+            self.peer.log.borrow_mut().note_pg_num(pool.pg_num);
+            self.peer.note_bits();
         }
     }
 
