@@ -151,6 +151,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
         heartbeat: HeartbeatConfig {
             interval: Duration::from_secs(plan.osd_heartbeat_interval_s.into()),
             grace: Duration::from_secs(plan.osd_heartbeat_grace_s.into()),
+            ..HeartbeatConfig::default()
         },
         request_bytes_per_shard: Memory::from_plan(plan).requests_per_shard,
         options: options(plan)?,

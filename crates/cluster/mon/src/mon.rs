@@ -105,8 +105,8 @@ pub struct Mon {
     pub(crate) facts: BTreeMap<String, String>,
     /// OSDs' reports of OSDs that do not answer.
     pub(crate) failures: RefCell<Failures>,
-    /// When each OSD that is up was last heard of by its beacon.
-    pub(crate) beacons_ns: RefCell<BTreeMap<OsdId, u64>>,
+    /// When the next beacon of each OSD that is up must have come.
+    pub(crate) beacons_due_ns: RefCell<BTreeMap<OsdId, u64>>,
     /// Since when each OSD is down that is not out yet.
     pub(crate) down_ns: RefCell<BTreeMap<OsdId, u64>>,
     pub(crate) log: RefCell<ClusterLog>,
@@ -189,7 +189,7 @@ impl Mon {
             rules: config.rules,
             facts: config.facts.into_iter().collect(),
             failures: RefCell::default(),
-            beacons_ns: RefCell::default(),
+            beacons_due_ns: RefCell::default(),
             down_ns: RefCell::default(),
             log: RefCell::default(),
             options: RefCell::new(options),

@@ -91,7 +91,7 @@ impl Mon {
             return warn!("{osd} may not boot: {}", refusal.text);
         }
         // The time until its next beacon begins anew, also if nobody looked while it was down.
-        self.beacons_ns.borrow_mut().insert(osd, self.shard.now_ns());
+        self.await_beacon(osd, 0);
         self.classify(osd);
         if !self.has_session(osd, &addrs) {
             self.session_ended(osd, addrs, "its session ended while it booted".into());
@@ -148,7 +148,7 @@ impl Mon {
     fn beacon(&self, osd: OsdId, addrs: &EntityAddrVec, beacon: &Beacon) {
         let map = &self.current().map;
         if is_up_at(map, osd, addrs) {
-            self.beacons_ns.borrow_mut().insert(osd, self.shard.now_ns());
+            self.await_beacon(osd, u64::try_from(beacon.interval_s).unwrap_or(0));
             let up = map.osds().filter(|osd| map.is_up(*osd));
             // Those PGs have a history from their creation on.
             let clean =

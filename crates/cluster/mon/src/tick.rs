@@ -63,16 +63,24 @@ impl Mon {
         }
     }
 
+    /// An OSD's next beacon comes after this interval, or not much later: one may be missing, whatever the configured time is (as in
+    /// Ceph).
+    pub(crate) fn await_beacon(&self, osd: OsdId, interval_s: u64) {
+        let timeout = self.limits.report_timeout.max(2 * Duration::from_secs(interval_s));
+        let due_ns = self.shard.now_ns() + timeout.as_nanos() as u64;
+        self.beacons_due_ns.borrow_mut().insert(osd, due_ns);
+    }
+
     /// Calls down whose beacons do not come any longer. One that is up and was not heard of yet counts from now on.
     fn judge_beacons(&self) {
         let (current, now_ns) = (self.current(), self.shard.now_ns());
-        let mut beacons = self.beacons_ns.borrow_mut();
-        beacons.retain(|osd, _| current.map.is_up(*osd));
+        let first_ns = now_ns + self.limits.report_timeout.as_nanos() as u64;
+        let mut due_ns = self.beacons_due_ns.borrow_mut();
+        due_ns.retain(|osd, _| current.map.is_up(*osd));
         for osd in current.map.osds() {
             let Some(addrs) = current.map.client_addr(osd).cloned() else { continue };
-            let heard_ns = *beacons.entry(osd).or_insert(now_ns);
-            if now_ns.saturating_sub(heard_ns) >= self.limits.report_timeout.as_nanos() as u64 {
-                warn!("{osd} has sent no beacon for {:?}", self.limits.report_timeout);
+            if now_ns >= *due_ns.entry(osd).or_insert(first_ns) {
+                warn!("{osd} has sent no beacon for too long");
                 self.note(&current.map, Change::Down { osd, addrs, is_dead: false });
             }
         }

@@ -24,11 +24,21 @@ pub(crate) const POOL: &str = "bench";
 pub(crate) const PGS: u32 = 8;
 /// The pool's number.
 pub(crate) const POOL_ID: i64 = 1;
+/// The monitor calls an OSD down that missed two beacons.
+const BEACON_INTERVAL: Duration = Duration::from_secs(20);
 /// Shorter than Ceph's, so that much happens in little virtual time. An OSD that is started again may be told the other one: what
 /// it promised before is as long as it was.
 pub(crate) const HEARTBEATS: [HeartbeatConfig; 2] = [
-    HeartbeatConfig { interval: Duration::from_secs(1), grace: Duration::from_secs(4) },
-    HeartbeatConfig { interval: Duration::from_millis(600), grace: Duration::from_secs(2) },
+    HeartbeatConfig {
+        interval: Duration::from_secs(1),
+        grace: Duration::from_secs(4),
+        beacon_interval: BEACON_INTERVAL,
+    },
+    HeartbeatConfig {
+        interval: Duration::from_millis(600),
+        grace: Duration::from_secs(2),
+        beacon_interval: BEACON_INTERVAL,
+    },
 ];
 /// Longest virtual time of one step of a run.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -126,11 +136,8 @@ impl Cluster {
         self.mon = Some(self.sim.node("mon", 1, move |shard: Shard| async move {
             let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: pgs };
             let initial = InitialCluster { fsid: FSID, osds, pool, host: None };
-            let limits = DownLimits {
-                heartbeat_grace,
-                report_timeout: Duration::from_secs(60),
-                ..DownLimits::default()
-            };
+            let limits =
+                DownLimits { heartbeat_grace, report_timeout: 3 * BEACON_INTERVAL, ..DownLimits::default() };
             let config = MonConfig {
                 dir: "/mon".into(),
                 listen: mon_addr(),

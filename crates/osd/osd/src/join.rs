@@ -39,8 +39,6 @@ use crate::stats::{self, used_bytes};
 /// Pause before a boot message, or another request that the map has not granted yet, is sent again: messages are lost with their
 /// session, and a map may say "down" by mistake.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Pause between two beacons (Ceph's osd_beacon_report_interval).
-const BEACON_PERIOD: Duration = Duration::from_secs(300);
 /// Pause between two looks at PGs that change their reactors.
 const LOOK: Duration = Duration::from_millis(10);
 /// Longest wait for the answer to a goodbye, which is a new map (Ceph's osd_mon_shutdown_timeout).
@@ -498,15 +496,16 @@ impl Member {
             return;
         }
         let led = view.pgs_of(own).filter(|(_, mapping)| mapping.acting_primary == Some(own));
+        let interval = self.osd.config.heartbeat.beacon_interval;
         let beacon = Beacon {
             version: view.epoch().0.into(),
             pgs: led.map(|(pg, _)| pg).collect(),
             min_last_epoch_clean: self.osd.last_epoch_clean.get(),
             last_purged_snaps_scrub: UTime::ZERO,
-            interval_s: BEACON_PERIOD.as_secs() as i32,
+            interval_s: interval.as_secs() as i32,
         };
         if session.send(Message::encode(&beacon)) {
-            self.beacon_ns.set(now_ns + BEACON_PERIOD.as_nanos() as u64);
+            self.beacon_ns.set(now_ns + interval.as_nanos() as u64);
         }
     }
 }

@@ -52,6 +52,8 @@ pub struct HeartbeatConfig {
     pub interval: Duration,
     /// Silence after which a peer is reported (`osd_heartbeat_grace`).
     pub grace: Duration,
+    /// Time between two beacons to the monitor (`osd_beacon_report_interval`).
+    pub beacon_interval: Duration,
 }
 
 impl HeartbeatConfig {
@@ -65,7 +67,11 @@ impl HeartbeatConfig {
 
 impl Default for HeartbeatConfig {
     fn default() -> HeartbeatConfig {
-        HeartbeatConfig { interval: Duration::from_secs(6), grace: Duration::from_secs(20) }
+        HeartbeatConfig {
+            interval: Duration::from_secs(6),
+            grace: Duration::from_secs(20),
+            beacon_interval: Duration::from_secs(300),
+        }
     }
 }
 

@@ -105,7 +105,11 @@ fn a_promise_outlives_the_process_that_gave_it() {
 #[test]
 fn a_promise_outlives_the_configuration_by_which_it_was_given() {
     let cluster = start(45);
-    cluster.heartbeat.set(HeartbeatConfig { interval: SECOND, grace: 2 * SECOND });
+    cluster.heartbeat.set(HeartbeatConfig {
+        interval: SECOND,
+        grace: 2 * SECOND,
+        ..HeartbeatConfig::default()
+    });
     let took = takes_over_after_a_restart(&cluster);
     assert!((LEASE - 2 * SECOND..LEASE + SECOND).contains(&took), "{took:?}");
 }
