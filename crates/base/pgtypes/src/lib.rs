@@ -10,6 +10,7 @@ mod change;
 pub mod cursor;
 mod entry;
 mod info;
+mod merge;
 mod meta;
 pub mod object;
 mod osd_set;
@@ -23,6 +24,7 @@ pub use info::{
     Interval, OmapSize, Omaps, PgHistory, PgInfo, PgState, Promised, Scrubbed, pg_bits, pg_contains, pg_id,
     pg_range,
 };
+pub use merge::Merge;
 pub use meta::{ObjectMeta, Xattrs};
 pub use osd_set::OsdSet;
 pub use split::{pg_children, pg_first_object, pg_parent};
