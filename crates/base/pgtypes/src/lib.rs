@@ -28,7 +28,7 @@ pub use merge::Merge;
 pub use meta::{ObjectMeta, Xattrs};
 pub use osd_set::OsdSet;
 pub use split::{pg_children, pg_first_object, pg_parent};
-pub use txn::{STEPS_MAX, Sealed, Transaction};
+pub use txn::{STEPS_MAX, Sealed, Transaction, merged_away};
 
 /// Largest object that a store accepts, in bytes. (RADOS itself stops far below, at `osd_max_object_size`.)
 pub const OBJECT_BYTES_MAX: u64 = 4 << 30;

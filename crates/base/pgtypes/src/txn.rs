@@ -11,7 +11,10 @@ use smallvec::SmallVec;
 use crate::change::STEP_BYTES_MIN;
 use crate::info::pg_id;
 use crate::split::is_descendant;
-use crate::{LogEntry, OBJECT_BYTES_MAX, ObjectChange, PgInfo, Step, object, pg_bits, pg_contains};
+use crate::{
+    LogEntry, OBJECT_BYTES_MAX, ObjectChange, PgInfo, Step, object, pg_bits, pg_contains, pg_first_object,
+    pg_parent,
+};
 
 /// Changes of a PG that become visible, and durable, together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,10 @@ pub struct Transaction {
     /// entries of other parts as stubs. `info` must be the parent's, and `bits` its new ones. Objects are not touched, except by
     /// `changes`, which may be in a child here. The stored log of the parent stays as it is, without stubs.
     pub split: Vec<PgInfo>,
+    /// Merges these PGs into this one: they cease to exist, and `bits` are those with which their objects are this PG's; objects
+    /// are not touched. Their infos and logs are removed, and `changes` must have [`merged_away`] of them. `info` must be the new
+    /// one; what becomes of this PG's log, `log_rewind_to` and `log` say. All of them must be owned by the shard that submits it.
+    pub merge: Vec<SpgId>,
 }
 
 /// An immutable transaction, with its encoding once that was requested.
@@ -56,7 +63,8 @@ const REWIND: u8 = 2;
 const INFO: u8 = 4;
 const FORGET: u8 = 8;
 const SPLIT: u8 = 16;
-const FLAGS: u8 = TRIM | REWIND | INFO | FORGET | SPLIT;
+const MERGE: u8 = 32;
+const FLAGS: u8 = TRIM | REWIND | INFO | FORGET | SPLIT | MERGE;
 
 /// Most steps decoded of one transaction: in memory they are larger than their encoding. An object has fewer xattrs.
 pub const STEPS_MAX: usize = 1 << 18;
@@ -88,9 +96,10 @@ impl Transaction {
     /// another shard, and two shards with different knowledge of one object's blocks would both free them.
     ///
     /// # Panics
-    /// If one does not, or if a split is none of this PG.
+    /// If one does not, or if a split or a merge is none of this PG.
     pub fn assert_within_pg(&self) {
         self.assert_split();
+        self.assert_merge();
         let assert_within = |oid: &ObjectId| {
             let (pg, bits) = (self.pg, self.bits);
             assert!(pg_contains(pg, bits, oid), "object {oid} is not in PG {pg} of {bits} bits");
@@ -138,6 +147,36 @@ impl Transaction {
         }
     }
 
+    /// Asserts that the objects of all sources are this PG's from now on, and that nothing else is left of them.
+    fn assert_merge(&self) {
+        if self.merge.is_empty() {
+            return;
+        }
+        let PgInfo { pg, pg_num, .. } = self.info.as_deref().cloned().unwrap_or_default();
+        assert!(
+            pg == self.pg
+                && pg_num > 0
+                && self.bits == pg_bits(pg.pgid.ps, pg_num)
+                && self.split.is_empty()
+                && !self.forget_pg,
+            "a merge into PG {} makes it one of fewer PGs: {:?}",
+            self.pg,
+            self.info
+        );
+        for (n, source) in self.merge.iter().enumerate() {
+            let is_new = !self.merge.iter().take(n).any(|other| other == source);
+            let is_absorbed = source.pgid.ps >= pg_num && pg_parent(source.pgid.ps, pg_num) == pg.pgid.ps;
+            assert!(
+                is_new && is_absorbed && is_descendant(*source, pg),
+                "PG {source} does not become a part of PG {pg} of {pg_num}"
+            );
+            let first = pg_first_object(*source);
+            let last = self.changes.iter().rfind(|change| *change.oid == first);
+            let is_removed = last.is_some_and(|change| matches!(change.steps.last(), Some(Step::Remove)));
+            assert!(is_removed, "the first object of PG {source} outlives its merge");
+        }
+    }
+
     /// Bytes of data that it writes.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
@@ -171,13 +210,17 @@ impl Transaction {
             | flag(self.log_rewind_to.is_some(), REWIND)
             | flag(self.info.is_some(), INFO)
             | flag(self.forget_pg, FORGET)
-            | flag(!self.split.is_empty(), SPLIT));
+            | flag(!self.split.is_empty(), SPLIT)
+            | flag(!self.merge.is_empty(), MERGE));
         self.log_trim_to.iter().chain(&self.log_rewind_to).for_each(|version| e.eversion(*version));
         if let Some(info) = &self.info {
             e.put(&**info);
         }
         if !self.split.is_empty() {
             e.put(&self.split);
+        }
+        if !self.merge.is_empty() {
+            e.vec(&self.merge, |e, source| pg_id::put(source, e));
         }
         e.vec(&self.log, |e, entry| e.put(entry));
         e.count(self.changes.len());
@@ -230,6 +273,9 @@ impl Transaction {
         if flags & SPLIT != 0 {
             txn.split = d.get()?;
         }
+        if flags & MERGE != 0 {
+            txn.merge = d.vec(pg_id::BYTES_MIN, pg_id::get)?;
+        }
         for _ in 0..d.count(<LogEntry as Coded>::BYTES_MIN)? {
             txn.log.push(d.get()?);
         }
@@ -255,6 +301,12 @@ impl Transaction {
         }
         Ok(txn)
     }
+}
+
+/// What is removed together with PGs that are merged into another one: of each the first object, which has its index of snapshots.
+#[must_use]
+pub fn merged_away(sources: &[SpgId]) -> SmallVec<[ObjectChange; 1]> {
+    sources.iter().map(|source| ObjectChange::new(pg_first_object(*source), [Step::Remove])).collect()
 }
 
 impl From<Box<Transaction>> for Sealed {

@@ -137,11 +137,12 @@ fn step() -> impl Strategy<Value = Step> {
 fn transaction() -> impl Strategy<Value = Transaction> {
     let changes = vec((any::<bool>(), object(), vec(step(), 0..4)), 0..4);
     let versions = (any::<Option<bool>>(), eversion(), eversion());
-    // Few PGs are split.
+    // Few PGs are split or merged.
     let split = prop_oneof![3 => Just(Vec::new()), 1 => vec(info(), 1..3)];
-    let of_pg = (prop::option::of(info().prop_map(Box::new)), any::<bool>(), split);
+    let merge = prop_oneof![3 => Just(Vec::new()), 1 => vec(pg(), 1..3)];
+    let of_pg = (prop::option::of(info().prop_map(Box::new)), any::<bool>(), split, merge);
     (pg(), changes, vec(entry(), 0..3), versions, of_pg).prop_map(
-        |(pg, changes, log, (optional, trim, rewind), (info, forget_pg, split))| {
+        |(pg, changes, log, (optional, trim, rewind), (info, forget_pg, split, merge))| {
             let newest = log.last().map(|entry| Arc::clone(&entry.oid));
             let named = |of_entry, oid| newest.clone().filter(|_| of_entry).unwrap_or_else(|| Arc::new(oid));
             let changes = changes
@@ -155,6 +156,7 @@ fn transaction() -> impl Strategy<Value = Transaction> {
                 info,
                 forget_pg,
                 split,
+                merge,
                 ..Transaction::new(pg, 0)
             }
         },

@@ -231,6 +231,10 @@ impl Mem {
         state.rewind(txn.pg, txn.log_rewind_to);
         state.apply_pg(&mut txn);
         std::mem::take(&mut txn.split).into_iter().for_each(|child| state.split_pg(txn.pg, child));
+        for source in &txn.merge {
+            let is_here = state.pgs.remove(source).is_some();
+            assert!(is_here, "PG {source} is merged into PG {} on another shard than its own", txn.pg);
+        }
         if txn.forget_pg {
             state.pgs.remove(&txn.pg);
         }

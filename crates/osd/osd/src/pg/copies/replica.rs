@@ -132,6 +132,7 @@ impl Pg {
             && txn.log_rewind_to.is_none()
             && !txn.forget_pg
             && txn.split.is_empty()
+            && txn.merge.is_empty()
     }
 
     /// Loads what an entry needs; at once, if it is all in memory.

@@ -105,6 +105,7 @@ impl Pg {
                 && txn.log_trim_to.is_none()
                 && !txn.forget_pg
                 && txn.split.is_empty()
+                && txn.merge.is_empty()
                 && txn.objects().all(|oid| self.peer.contains(oid));
             refuse_if(!is_push, errno::EINVAL)?;
             let txn = Transaction { bits: self.peer.bits.get(), ..txn.into_txn() };

@@ -409,8 +409,9 @@ impl Replay<'_> {
     /// A PG's transactions are ordered by its lane, so in one epoch it may have only one lane.
     fn check_order(&mut self, lane: u16, txn: &LoggedTxn) -> Result<(), StoreError> {
         let version = txn.txn.version();
-        // A PG's first transaction may be that which splits it off.
-        for pg in std::iter::once(txn.txn.pg).chain(txn.txn.split.iter().map(|child| child.pg)) {
+        // A PG's first transaction may be that which splits it off, and its last one that which merges it into another.
+        let children = txn.txn.split.iter().map(|child| child.pg);
+        for pg in std::iter::once(txn.txn.pg).chain(children).chain(txn.txn.merge.iter().copied()) {
             let (first, last) = self.pgs.entry(pg).or_insert((lane, version));
             if *first != lane {
                 let why = format!("it has version {last} in lane {first} and {version} in lane {lane}");

@@ -344,11 +344,11 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
         put_info(batch, to, child);
         trimmed.remove(&to);
     }
-    if txn.forget_pg {
-        let (start, end) = keys::log_range(txn.pg);
+    for pg in txn.merge.iter().chain(txn.forget_pg.then_some(&txn.pg)) {
+        let (start, end) = keys::log_range(*pg);
         batch.delete_range(&start, &end);
-        [keys::PG_INFO, keys::PG_TAIL].iter().for_each(|kind| batch.delete(&keys::pg(*kind, txn.pg)));
-        trimmed.remove(&txn.pg);
+        [keys::PG_INFO, keys::PG_TAIL].iter().for_each(|kind| batch.delete(&keys::pg(*kind, *pg)));
+        trimmed.remove(pg);
     }
 }
 
