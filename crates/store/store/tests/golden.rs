@@ -1,6 +1,6 @@
 //! Golden stores: of each format a tiny one, as a killed process of that format left it. `tests/golden/format-N.bin` holds
 //! the blocks of its device that are not zero and the pairs of its key-value store. The program reads those of its own
-//! format and of the one before, and refuses those of older formats with a remedy.
+//! format and of the two before, and refuses those of older formats with a remedy.
 //!
 //! The golden store of a new format is made when the format is final, by
 //! `cargo test -p carmine-store --test golden -- --ignored make_golden`, and checked in; it is never made again. The tests
@@ -25,7 +25,7 @@ const BLOCK: usize = 4096;
 /// The oldest format that is read.
 const READ_FROM: u32 = 11;
 /// The newest format.
-const NEWEST: u32 = 12;
+const NEWEST: u32 = 13;
 /// A PG of an erasure-coded pool.
 const SHARDED: SpgId = SpgId { shard: 1, ..pg_id(2, 0) };
 
@@ -185,7 +185,23 @@ fn history(version: u32) -> Vec<Transaction> {
     if version >= 12 {
         all.extend(split_pg(&all));
     }
+    if version >= 13 {
+        all.extend(merge_pg(&all));
+    }
     all
+}
+
+/// A merge of the PG with its child after these transactions, and a copy of an object of the child to one of the PG.
+fn merge_pg(before: &[Transaction]) -> [Transaction; 2] {
+    let mut model = Model::default();
+    before.iter().for_each(|txn| model.apply(txn));
+    let info = |pg| model.pg(pg).map(|state| state.info).unwrap();
+    let child = info(pg_id(1, 1));
+    let merged = merge(&info(PG), std::slice::from_ref(&child), 1, 2);
+    let newest = merged.version().version + 1;
+    let mut last = txn([write(&oid(1), 5000, noise(13, 3000)), clone(&oid(4), &oid(1))]);
+    last.log.push(log_entry(newest, &oid(1)));
+    [merged, last]
 }
 
 /// A split of the PG after these transactions.
@@ -202,14 +218,15 @@ fn split_pg(before: &[Transaction]) -> [Transaction; 2] {
 
 /// The PGs of a store with this history, and how many their pools have.
 fn pgs_of(history: &[Transaction]) -> Vec<(SpgId, u32)> {
+    let merged: Vec<SpgId> = history.iter().flat_map(|txn| txn.merge.clone()).collect();
     let children = history.iter().flat_map(|txn| &txn.split).map(|child| (child.pg, child.pg_num));
-    let children: Vec<_> = children.collect();
+    let children: Vec<_> = children.filter(|(pg, _)| !merged.contains(pg)).collect();
     let pg_num = children.first().map_or(1, |(_, pg_num)| *pg_num);
     [(PG, pg_num), (SHARDED, 1)].into_iter().chain(children).collect()
 }
 
 #[test]
-fn stores_of_this_format_and_the_one_before_are_read() {
+fn stores_of_this_format_and_the_two_before_are_read() {
     let read = all().into_iter().filter(|golden| golden.version() >= READ_FROM);
     let read: Vec<Golden> = read.chain([Golden::new()]).collect();
     assert!(read.iter().map(Golden::version).eq((READ_FROM..=NEWEST).chain([NEWEST])));

@@ -1,6 +1,6 @@
 //! Random transactions on the reference model, `cyan` and `blue`: contents, listings, attributes, sizes and logs are the
 //! same, also after a restart, `blue` is clean, and its space is what a scan of it says. Two of the PGs are shards of one, and some
-//! objects are generations of one: none has to do with another. PGs are split, and their children too.
+//! objects are generations of one: none has to do with another. PGs are split, their children too, and merged again.
 //!
 //! The long run: `PROPTEST_CASES=5000 cargo test -p carmine-store --test model`.
 
@@ -69,6 +69,12 @@ enum Act {
         pg: usize,
         by_four: bool,
     },
+    /// Merges PGs into one of them, which gets a half, or a quarter, of as many as before.
+    Merge {
+        pg: usize,
+        by_four: bool,
+        answers: u64,
+    },
     WaitForAll,
     Restart,
 }
@@ -100,6 +106,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (1usize..4).prop_map(|page| Act::List { page }),
         1 => (0..PARTS, 1usize..4).prop_map(|(part, page)| Act::RemovePg { part, page }),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(pg, by_four)| Act::Split { pg, by_four }),
+        2 => (any::<usize>(), any::<bool>(), 0u64..3)
+            .prop_map(|(pg, by_four, answers)| Act::Merge { pg, by_four, answers }),
         1 => Just(Act::WaitForAll),
         1 => Just(Act::Restart),
     ]
@@ -173,6 +181,27 @@ impl Pgs {
         self.0[at].pg_num = pg_num;
         self.0.extend(txn.split.iter().map(|child| Pg { id: child.pg, pg_num, version: pg.version }));
         (!txn.split.is_empty()).then_some(txn)
+    }
+
+    /// The merge of PGs into this one; `None` if it has nothing to absorb.
+    fn merge(&mut self, at: usize, by_four: bool, answers: u64, model: &Model) -> Option<Transaction> {
+        let at = at % self.0.len();
+        let (id, pg_num) = (self.0[at].id, self.0[at].pg_num / if by_four { 4 } else { 2 });
+        if pg_num < PART_PGS || id.pgid.ps >= pg_num {
+            return None;
+        }
+        let sources = merged_into(id, pg_num, self.0.iter().map(|pg| pg.id));
+        if sources.is_empty() {
+            return None;
+        }
+        let info =
+            |id: SpgId| model.pg(id).map_or(PgInfo { pg: id, ..PgInfo::default() }, |state| state.info);
+        let infos: Vec<PgInfo> = sources.iter().map(|source| info(*source)).collect();
+        let txn = merge(&info(id), &infos, pg_num, answers);
+        let version = txn.info.as_ref().map_or(0, |info| info.last_update.version);
+        self.0[at] = Pg { id, pg_num, version };
+        self.0.retain(|pg| !sources.contains(&pg.id));
+        Some(txn)
     }
 }
 
@@ -272,6 +301,11 @@ async fn run(shard: Shard, acts: Vec<Act>, options: MountOptions) {
                 }
             }
             Act::Split { .. } => {}
+            Act::Merge { pg, by_four, answers } => {
+                if let Some(txn) = pgs.merge(pg, by_four, answers, &model) {
+                    commits.push(apply(&mut model, &cyan, &blue, txn).await);
+                }
+            }
             Act::Stream { object, off, len, after, change } => {
                 for n in 0..STREAM {
                     read(&blue, &model, object, off + u64::from(n) * len, len).await;

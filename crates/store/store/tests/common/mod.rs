@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use carmine_pgtypes::{
     Interval, LogEntry, ObjectChange, OmapSize, Omaps, OsdSet, PgHistory, PgInfo, Promised, Returned,
-    Scrubbed, Step, Transaction, pg_bits, pg_children,
+    Scrubbed, Step, Transaction, merged_away, pg_bits, pg_children, pg_parent,
 };
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
@@ -64,6 +64,29 @@ pub fn split(info: &PgInfo, pg_num: u32) -> Transaction {
     txn.info = Some(divide(ps).into());
     txn.split = pg_children(ps, info.pg_num, pg_num).map(divide).collect();
     txn.changes = txn.split.iter().map(|child| clone(&mapper(child.pg), &mapper(pg))).collect();
+    txn
+}
+
+/// Those of the PGs that become a part of this one when their pool has only `pg_num` PGs.
+pub fn merged_into(target: SpgId, pg_num: u32, pgs: impl IntoIterator<Item = SpgId>) -> Vec<SpgId> {
+    let becomes = |pg: SpgId| SpgId { pgid: PgId { ps: pg_parent(pg.pgid.ps, pg_num), ..pg.pgid }, ..pg };
+    pgs.into_iter().filter(|pg| *pg != target && becomes(*pg) == target).collect()
+}
+
+/// The merge of PGs with these infos into the one with the first: `pg_num` becomes that of its pool. Of their logs so many answers are
+/// kept, with versions above all that they had.
+pub fn merge(target: &PgInfo, sources: &[PgInfo], pg_num: u32, answers: u64) -> Transaction {
+    let mut txn = Transaction::new(target.pg, pg_bits(target.pg.pgid.ps, pg_num));
+    let newest = sources.iter().chain([target]).map(|info| info.last_update.version).max().unwrap();
+    let log_tail = Eversion::new(4, newest + 50);
+    txn.merge = sources.iter().map(|source| source.pg).collect();
+    txn.changes = merged_away(&txn.merge);
+    txn.log_rewind_to = Some(Eversion::ZERO);
+    let of_source =
+        |n| ObjectId { name: (*b"answer").into(), ..mapper(txn.merge[n as usize % txn.merge.len()]) };
+    txn.log = (1..=answers).map(|n| log_entry(log_tail.version + n, &of_source(n))).collect();
+    let last_update = Eversion { version: log_tail.version + answers, ..log_tail };
+    txn.info = Some(PgInfo { pg_num, log_tail, last_update, ..target.clone() }.into());
     txn
 }
 

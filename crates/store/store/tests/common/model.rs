@@ -58,8 +58,8 @@ impl Model {
         };
         let children: Vec<_> = txn.split.iter().map(child).collect();
         self.pgs.extend(children);
-        if txn.forget_pg {
-            self.pgs.remove(&txn.pg);
+        for gone in txn.merge.iter().chain(txn.forget_pg.then_some(&txn.pg)) {
+            self.pgs.remove(gone);
         }
     }
 

@@ -9,6 +9,7 @@ mod check;
 mod common;
 mod flips;
 mod kv;
+mod merge;
 mod moves;
 mod seen;
 mod split;

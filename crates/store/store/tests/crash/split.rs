@@ -1,7 +1,8 @@
-//! Power cuts while PGs are split: a split is there with all of its children, or not at all, and every PG goes on from there. The
-//! next life has another number of reactors.
+//! Power cuts while PGs are split and merged: a split is there with all of its children, a merge with all of its sources gone, or not at
+//! all, and every PG goes on from there. The next life has another number of reactors.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,8 @@ use crate::{cuts, mix};
 const PGS: u32 = 3;
 /// Transactions of a reactor in a life.
 const TXNS: usize = 30;
+/// Lives that begin with an empty store.
+const SEEDS: u64 = 4;
 /// PGs become parts of a pool of this many at most.
 const PG_NUM_MAX: u32 = 24;
 
@@ -72,7 +75,7 @@ fn pgs_of(model: &Model) -> Vec<SpgId> {
     pgs
 }
 
-/// The next transaction of one of these PGs: few are splits.
+/// The next transaction of one of these PGs: few are splits and merges.
 fn next(shard: &Shard, model: &Model, pgs: &[SpgId]) -> Transaction {
     let pg = pgs[shard.random_u64() as usize % pgs.len()];
     let info = info_of(model, pg);
@@ -82,6 +85,14 @@ fn next(shard: &Shard, model: &Model, pgs: &[SpgId]) -> Transaction {
         let txn = split(&info, pg_num);
         if !txn.split.is_empty() {
             return txn;
+        }
+    }
+    let pg_num = info.pg_num / (2 << (random >> 8 & 1));
+    if random % 5 == 1 && pg_num >= PGS && pg.pgid.ps < pg_num {
+        let sources = merged_into(pg, pg_num, pgs.iter().copied());
+        let infos: Vec<PgInfo> = sources.iter().map(|source| info_of(model, *source)).collect();
+        if !infos.is_empty() {
+            return merge(&info, &infos, pg_num, random >> 16 & 3);
         }
     }
     let bits = pg_bits(pg.pgid.ps, info.pg_num);
@@ -179,6 +190,8 @@ struct Left {
     done: Vec<Transaction>,
     /// PGs of which only the log had an info, which they get when they are split.
     replayed: usize,
+    /// PGs of which only the log knew that they are merged.
+    absorbed: usize,
 }
 
 /// Opens what a power cut leaves: of each lane a prefix with all that was acknowledged.
@@ -191,7 +204,8 @@ fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<Left, String> {
         let infos = infos_in(&*kv);
         let shared =
             BlueShared::mount(&shard, places(), Arc::clone(&kv), MountOptions::default()).await.unwrap();
-        let replayed = infos_in(&*kv) - infos;
+        let after = infos_in(&*kv);
+        let (replayed, absorbed) = (after.difference(&infos).count(), infos.difference(&after).count());
         let store = open_shard(&shared, &shard).await;
         let mut found: Vec<(SpgId, PgState)> = Vec::new();
         for pg in store.list_pgs().await.unwrap() {
@@ -212,7 +226,7 @@ fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<Left, String> {
         }
         clean(&shared, &shard).await;
         store.umount().await.unwrap();
-        Left { done, replayed }
+        Left { done, replayed, absorbed }
     })
 }
 
@@ -237,21 +251,41 @@ fn prefix(
     there
 }
 
-/// PGs whose infos the key-value store has.
-fn infos_in(kv: &dyn Kv) -> usize {
-    let mut infos = 0;
-    kv.scan(b"I", b"J", &mut |_, _| {
-        infos += 1;
+/// The keys of the infos that the key-value store has.
+fn infos_in(kv: &dyn Kv) -> BTreeSet<Vec<u8>> {
+    let mut infos = BTreeSet::new();
+    kv.scan(b"I", b"J", &mut |key, _| {
+        infos.insert(key.to_vec());
         true
     })
     .unwrap();
     infos
 }
 
+/// What was met.
+#[derive(Debug, Default)]
+struct Met {
+    images: usize,
+    /// Images of first lives, with splits and with merges.
+    splits: usize,
+    merges: usize,
+    /// Infos that came from the log, and went by it.
+    replayed: usize,
+    absorbed: usize,
+}
+
+impl Met {
+    fn image(&mut self, left: &Left) {
+        self.images += 1;
+        self.replayed += left.replayed;
+        self.absorbed += left.absorbed;
+    }
+}
+
 #[test]
-fn a_power_cut_leaves_a_split_as_a_whole_or_not_at_all() {
-    let (mut images, mut with, mut replayed) = (0, 0, 0);
-    for seed in 0..4 {
+fn a_power_cut_leaves_a_split_or_a_merge_as_a_whole_or_not_at_all() {
+    let mut met = Met::default();
+    for seed in 0..SEEDS {
         let shards = 1 + (seed % 3) as u16;
         let life = live(seed, None, Vec::new(), shards);
         for (n, (at, unflushed)) in
@@ -259,9 +293,9 @@ fn a_power_cut_leaves_a_split_as_a_whole_or_not_at_all() {
         {
             let says = |error| format!("seed {seed}, cut {n} at {at}, {unflushed:?}: {error}");
             let left = check(&life, at, unflushed).unwrap_or_else(|error| panic!("{}", says(error)));
-            images += 1;
-            with += usize::from(left.done.iter().any(|txn| !txn.split.is_empty()));
-            replayed += left.replayed;
+            met.image(&left);
+            met.splits += usize::from(left.done.iter().any(|txn| !txn.split.is_empty()));
+            met.merges += usize::from(left.done.iter().any(|txn| !txn.merge.is_empty()));
             if n % 32 != 6 {
                 continue;
             }
@@ -274,13 +308,12 @@ fn a_power_cut_leaves_a_split_as_a_whole_or_not_at_all() {
                 let left = left.unwrap_or_else(|error| {
                     panic!("{}", says(format!("then cut {m} at {at}, {unflushed:?}: {error}")))
                 });
-                images += 1;
-                replayed += left.replayed;
+                met.image(&left);
             }
         }
     }
-    println!(
-        "{images} images, {with} of them of first lives with splits; {replayed} infos came from the log"
-    );
-    assert!(images > 200 && with > 20 && with < images && replayed > 20);
+    println!("{met:?}");
+    let Met { images, splits, merges, replayed, absorbed } = met;
+    assert!(images > 200 && splits > 20 && splits < images && replayed > 20);
+    assert!(merges > 20 && merges < splits && absorbed > 20);
 }

@@ -16,7 +16,7 @@ use crate::{BLOCK_BYTES, StoreError};
 const MAGIC: &[u8; 16] = b"carmine-blue\r\n\x1a\n";
 /// Version of the whole format. A new one gets a golden store (`tests/golden.rs`), and the last Carmine that reads the
 /// one before is named in [`refusal`], unless this one does.
-pub(crate) const VERSION: u32 = 12;
+pub(crate) const VERSION: u32 = 13;
 /// The oldest version that is read. A store of an older one than [`VERSION`] becomes one of that when it is mounted.
 const VERSION_MIN: u32 = 11;
 /// Bytes before the checksum.
@@ -287,8 +287,10 @@ mod tests {
         block.resize(4096, 0);
         assert_eq!(Label::decode(place, &block).unwrap(), label());
         assert_eq!(Label::decode(place, &with_wal().encode()).unwrap(), with_wal());
-        let older = Label { version: 11, ..label() };
-        assert_eq!(Label::decode(place, &older.encode()).unwrap(), older);
+        for version in [11, 12] {
+            let older = Label { version, ..label() };
+            assert_eq!(Label::decode(place, &older.encode()).unwrap(), older);
+        }
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -305,12 +307,12 @@ mod tests {
             (8, "5b35737b"),
             (9, "d096e003"),
             (10, "0881fd71"),
-            (13, "newer"),
+            (14, "newer"),
         ] {
             let mut other = good.clone();
             other[16] = version;
             let error = Label::decode(place, &other).unwrap_err().to_string();
-            assert!(error.contains(&format!("format {version}")) && error.contains("format 12"), "{error}");
+            assert!(error.contains(&format!("format {version}")) && error.contains("format 13"), "{error}");
             assert!(error.contains(remedy), "{error}");
         }
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use carmine_pgtypes::{ObjectMeta, PgInfo, Step, Transaction};
 use carmine_reactor::{Bytes, Payload};
-use carmine_types::{Eversion, SpgId};
+use carmine_types::{Eversion, SpgId, is_mutated};
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
@@ -344,7 +344,8 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
         put_info(batch, to, child);
         trimmed.remove(&to);
     }
-    for pg in txn.merge.iter().chain(txn.forget_pg.then_some(&txn.pg)) {
+    let merged = txn.merge.iter().filter(|_| !is_mutated("keep_merged"));
+    for pg in merged.chain(txn.forget_pg.then_some(&txn.pg)) {
         let (start, end) = keys::log_range(*pg);
         batch.delete_range(&start, &end);
         [keys::PG_INFO, keys::PG_TAIL].iter().for_each(|kind| batch.delete(&keys::pg(*kind, *pg)));

@@ -1,7 +1,7 @@
 //! Compares the logs of the parts of split PGs, which lookups make when they reach the key-value store, with those that their parents
-//! had.
+//! had; and nothing is left of PGs that are merged.
 
-use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits, pg_children, pg_first_object};
+use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits, pg_children, pg_first_object, pg_parent};
 use carmine_types::{Epoch, Eversion, ObjectId, PgId, SpgId};
 use proptest::prelude::*;
 
@@ -23,6 +23,8 @@ enum LogAct {
     Rewind(usize, u64),
     /// Its part of the pool grows to twice, or four times, as many PGs.
     Split(usize, bool),
+    /// Its part of the pool shrinks to a half, or a quarter, of as many PGs. So many entries are its new log.
+    Merge(usize, bool, u64),
     Next,
     Apply,
 }
@@ -34,6 +36,7 @@ fn log_act() -> impl Strategy<Value = LogAct> {
         1 => (pg(), 1..4u64).prop_map(|(pg, count)| LogAct::Trim(pg, count)),
         1 => (pg(), 1..4u64).prop_map(|(pg, count)| LogAct::Rewind(pg, count)),
         2 => (pg(), any::<bool>()).prop_map(|(pg, by_four)| LogAct::Split(pg, by_four)),
+        2 => (pg(), any::<bool>(), 0..3u64).prop_map(|(pg, by_four, count)| LogAct::Merge(pg, by_four, count)),
         1 => Just(LogAct::Next),
         1 => Just(LogAct::Apply),
     ]
@@ -115,12 +118,46 @@ proptest! {
                         model.push((child.clone(), part.collect()));
                     }
                 }
+                LogAct::Merge(at, by_four, count_of) => {
+                    let info = model[at % count].0.clone();
+                    let (pg_num, ps) = (info.pg_num / if *by_four { 4 } else { 2 }, info.pg.pgid.ps);
+                    if ps < pg_num {
+                        let becomes = |ps: u32| pg_parent(ps, pg_num);
+                        let is_source = |other: u32| other != ps && becomes(other) == ps;
+                        let of = |(info, _): &(PgInfo, Vec<LogEntry>)| info.pg.pgid.ps;
+                        let sources = model.iter().map(of).filter(|ps| is_source(*ps)).map(id).collect();
+                        let tail = model.iter().map(|(info, _)| info.last_update).max().unwrap();
+                        let entries = (1..=*count_of).map(|n| log_entry(tail.version + n, ps));
+                        let log: Vec<LogEntry> = entries.collect();
+                        let last_update = log.last().map_or(tail, |entry| entry.version);
+                        let info = PgInfo { pg_num, log_tail: tail, last_update, ..info };
+                        model.retain(|other| !is_source(of(other)));
+                        let target = model.iter_mut().find(|other| of(other) == ps).unwrap();
+                        *target = (info.clone(), log.clone());
+                        let txn = Transaction {
+                            log: log.into(),
+                            log_rewind_to: Some(Eversion::ZERO),
+                            info: Some(info.into()),
+                            merge: sources,
+                            ..Transaction::new(id(ps), pg_bits(ps, pg_num))
+                        };
+                        encode_pg(batch, &txn, &mut trimmed);
+                    }
+                }
                 LogAct::Next => batches.push(KvBatch::default()),
                 LogAct::Apply => {
                     let batches = std::mem::replace(&mut batches, vec![KvBatch::default()]);
                     kv.commit(&[sorted(&expand(&kv, batches).unwrap())], true).unwrap();
                     for (info, log) in &model {
                         prop_assert_eq!(&stored_log(&kv, info.pg), log, "{}", info.pg);
+                    }
+                    let is_known = |key: &[u8]| model.iter().any(|(info, _)| Ok(info.pg) == keys::decode_pg(key).map_err(drop));
+                    for kind in [keys::PG_INFO, keys::PG_TAIL, keys::PREFIX_PG_LOG] {
+                        let (start, end) = keys::kind_range(kind);
+                        kv.scan(&start, &end, &mut |key, _| {
+                            assert!(is_known(key), "{key:?} outlived its PG");
+                            true
+                        }).unwrap();
                     }
                 }
             }
