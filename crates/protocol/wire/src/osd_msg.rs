@@ -6,7 +6,7 @@ mod pg_query;
 use std::collections::BTreeMap;
 
 use carmine_codec::{Fields, coded, fields};
-use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
+use carmine_types::{Epoch, Eversion, OsdId, PgId, UTime, Uuid};
 
 use crate::header::messages;
 use crate::mon_msg::paxos;
@@ -135,6 +135,24 @@ messages! {
         pub epoch: Epoch,
         /// [`OsdMap::full_state`](crate::osdmap::OsdMap::full_state).
         pub state: u32,
+    }
+
+    /// MOSDPGReadyToMerge v1: primary → monitor, this PG and the one that it is to be merged into have no writes in flight and get none
+    /// until the map says what becomes of them; or they cannot be merged.
+    pub struct ReadyToMerge: OSD_PG_READY_TO_MERGE, 1, compat 1 {
+        /// Newest map that it has.
+        pub version: u64 = paxos,
+        /// The PG that ceases to exist.
+        pub source: PgId,
+        /// Last version of the source, …
+        pub source_version: Eversion,
+        /// … and of the target.
+        pub target_version: Eversion,
+        /// Of both PGs.
+        pub last_epoch_started: Epoch,
+        /// Of both PGs.
+        pub last_epoch_clean: Epoch,
+        pub ready: bool,
     }
 
     /// MOSDFailure v4: OSD → monitor, another OSD does not answer, or does again.

@@ -14,6 +14,7 @@ use carmine_wire::mgr_msg::{MgrConfigure, MgrMapMsg, MgrReport, PgStatsMsg};
 use carmine_wire::mon_msg::*;
 use carmine_wire::osd_msg::{
     Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgCreate, PgCreated, PgNotify2, PgQuery2, PgTemp,
+    ReadyToMerge,
 };
 use carmine_wire::osd_op::{OsdReply, OsdRequest, ops, payload_ranges, peek};
 use carmine_wire::pgls::{PgNlsArg, PgNlsReply};
@@ -152,6 +153,7 @@ fn check_message(captured: &Captured) -> &'static str {
         kinds::OSD_FAILURE => check_front::<Failure>(captured, &header),
         kinds::OSD_PG_CREATE2 => check_front::<PgCreate>(captured, &header),
         kinds::OSD_PG_CREATED => check_front::<PgCreated>(captured, &header),
+        kinds::OSD_PG_READY_TO_MERGE => check_front::<ReadyToMerge>(captured, &header),
         kinds::OSD_PG_QUERY2 => check_front::<PgQuery2>(captured, &header),
         kinds::OSD_PG_NOTIFY2 => check_front::<PgNotify2>(captured, &header),
         kinds::OSD_PING => check_front::<OsdPing>(captured, &header),
@@ -204,6 +206,7 @@ fn frames_of_all_captures() {
         ("OSD_FAILURE", 1),
         ("OSD_PG_CREATE2", 2),
         ("OSD_PG_CREATED", 1),
+        ("OSD_PG_READY_TO_MERGE", 2),
         ("OSD_PG_QUERY2", 2),
         ("OSD_PG_NOTIFY2", 3),
         ("OSD_PING", 4),

@@ -8,6 +8,8 @@ use carmine_types::{Epoch, Eversion, ObjectId, PgId, UTime, crc32c};
 use carmine_wire::addr::kind;
 use carmine_wire::frame;
 use carmine_wire::handshake::*;
+use carmine_wire::header::Front;
+use carmine_wire::osd_msg::ReadyToMerge;
 use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, flags};
 use carmine_wire::{EntityAddr, EntityType, Header2};
 
@@ -160,4 +162,22 @@ fn the_reply_to_the_write() {
         000000000000000000000000000000000000000000000000
         0e a75b6763 00000000 00000000";
     assert_eq!(bytes, hex(expected));
+}
+
+/// The first one of oracle2/split: PG 2.f is merged into 2.7.
+#[test]
+fn ready_to_merge() {
+    let version = Eversion::new(21, 46);
+    let told = ReadyToMerge {
+        version: 52,
+        source: PgId::new(2, 15),
+        source_version: version,
+        target_version: version,
+        last_epoch_started: Epoch(52),
+        last_epoch_clean: Epoch(52),
+        ready: true,
+    };
+    let front = "3400000000000000 ffff 0000000000000000 01 0200000000000000 0f000000 ffffffff 2e00000000000000 15000000 \
+                 2e00000000000000 15000000 34000000 34000000 01";
+    assert_eq!(told.to_front(), hex(front));
 }

@@ -46,6 +46,14 @@ proptest! {
         round_trip(Beacon {
             version, pgs: pgs.clone(), min_last_epoch_clean: epoch, last_purged_snaps_scrub, interval_s: -7,
         });
+        for source in &pgs {
+            let (last_epoch_started, last_epoch_clean) = (epoch, Epoch(failed_for_s));
+            let [source_version, target_version] = [epoch.0, failed_for_s].map(|of| Eversion::new(of, version));
+            round_trip(ReadyToMerge {
+                version, source: *source, source_version, target_version, last_epoch_started, last_epoch_clean,
+                ready: forced,
+            });
+        }
         let pg_temp = pgs.into_iter().map(|pg| (pg, entry.clone())).collect();
         round_trip(PgTemp { version, epoch, pg_temp, forced });
         round_trip(Failure { version, fsid, osd, addrs, epoch, flags, failed_for_s });
