@@ -44,6 +44,12 @@ impl<T> ByPg<T> {
         pgs[seed] = Some(value);
     }
 
+    /// Removes and returns the value of a PG.
+    pub(crate) fn remove(&mut self, pg: SpgId) -> Option<T> {
+        let at = self.pool(pg).ok()?;
+        self.pools[at].1.get_mut(pg.pgid.ps as usize)?.take()
+    }
+
     /// PGs and values, in that order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SpgId, &T)> {
         self.pools.iter().flat_map(|((pool, shard), pgs)| {

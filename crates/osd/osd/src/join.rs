@@ -4,22 +4,23 @@
 //! is unknown or belongs to another store, the OSD stops.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{MgrSession, MonHandler, MonSession};
+use carmine_crush::MapView;
 use carmine_messenger::{ClientConfig, Message, with_timeout};
 use carmine_peering::intervals::has_both_kinds;
-use carmine_pgtypes::{Interval, OsdSet, PgHistory};
+use carmine_pgtypes::{Interval, OsdSet, PgHistory, pg_parent};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard, ShardId};
-use carmine_types::{Epoch, MonKind, NO_OSD, OsdId, PgId, UTime, Uuid};
+use carmine_types::{Epoch, Eversion, MonKind, NO_OSD, OsdId, PgId, UTime, Uuid};
 use carmine_wire::handshake::features::CARMINE;
 use carmine_wire::mon_msg::{LogEntry, LogMsg, log_level};
 use carmine_wire::osd_msg::{
-    Alive, Beacon, Boot, Full, MarkMeDown, PastInterval, PgCreate, PgCreated, Superblock,
+    Alive, Beacon, Boot, Full, MarkMeDown, PastInterval, PgCreate, PgCreated, ReadyToMerge, Superblock,
 };
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::pg_stat::PgShard;
@@ -39,8 +40,6 @@ use crate::stats::{self, used_bytes};
 /// Pause before a boot message, or another request that the map has not granted yet, is sent again: messages are lost with their
 /// session, and a map may say "down" by mistake.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Pause between two looks at PGs that change their reactors.
-const LOOK: Duration = Duration::from_millis(10);
 /// Longest wait for the answer to a goodbye, which is a new map (Ceph's osd_mon_shutdown_timeout).
 const GOODBYE: Duration = Duration::from_secs(5);
 /// Longest unmount of the store.
@@ -73,6 +72,8 @@ struct Member {
     maps: RefCell<VecDeque<Arc<OsdMap>>>,
     /// The map before those splits PGs, and is being prepared.
     prepares: Cell<bool>,
+    /// PGs led here that are about to be merged, as far as it is known whether they can be.
+    mergeable: RefCell<BTreeMap<PgId, Mergeable>>,
     /// Notified when this OSD has followed a map, or several at once.
     news: Notify,
     /// When the next beacon is due.
@@ -102,6 +103,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addrs: Addrs, heartbeats: Rc<Heartbeats>
         seen,
         maps: RefCell::default(),
         prepares: Cell::default(),
+        mergeable: RefCell::default(),
         news: Notify::new(),
         beacon_ns: Cell::new(0),
         lines: Cell::new(0),
@@ -191,22 +193,19 @@ impl MonHandler for Member {
 }
 
 impl Member {
-    /// Follows the maps that have arrived, in order. A map that splits PGs is followed once the reactors that own them have in memory
-    /// what the splits copy.
+    /// Follows the maps that have arrived, in order. A map that splits or merges PGs is followed once all are loaded, and the reactors
+    /// that own them have in memory what the splits copy.
     fn follow_maps(&self) {
         while !self.prepares.get() {
             let Some(map) = self.maps.borrow_mut().pop_front() else { return };
-            let member = self.osd.shard.local::<Member>().filter(|member| member.osd.splits_by(&map));
+            let member = self.osd.shard.local::<Member>().filter(|member| member.osd.resizes_by(&map));
             let Some(member) = member else {
                 self.follow(&map);
                 continue;
             };
             self.prepares.set(true);
             self.osd.shard.spawn(Group::Recovery, "prepare-splits", async move {
-                // A child of an earlier map's split must have reached its reactor before it is split itself.
-                while member.osd.moving.get() > 0 {
-                    member.osd.shard.sleep(LOOK).await;
-                }
+                member.osd.settle_pgs().await;
                 member.osd.prepare_splits(&map).await;
                 member.prepares.set(false);
                 member.follow(&map);
@@ -262,6 +261,51 @@ fn with_member(osd: &OsdShard, work: impl FnOnce(&Member) + Send + 'static) {
             work(&member);
         }
     });
+}
+
+/// What the primary of a PG that is about to be merged knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mergeable {
+    /// All OSDs that should have it have all of it.
+    pub(crate) is_whole: bool,
+    pub(crate) last_update: Eversion,
+    pub(crate) last_epoch_started: Epoch,
+    pub(crate) last_epoch_clean: Epoch,
+}
+
+/// Notes whether a PG that is about to be merged can be; `None`: that is not known.
+pub(crate) fn note_mergeable(osd: &OsdShard, pg: PgId, now: Option<Mergeable>) {
+    with_member(osd, move |member| {
+        let mut mergeable = member.mergeable.borrow_mut();
+        match now {
+            Some(now) => drop(mergeable.insert(pg, now)),
+            None => drop(mergeable.remove(&pg)),
+        }
+        member.news.notify_one();
+    });
+}
+
+/// The word on the merge of a PG into another one, both led here as far as is known: both are whole and on the same OSDs; or one is not,
+/// and clients should not wait for it.
+fn word_on_merge(view: &MapView, parts: [(PgId, Option<Mergeable>); 2]) -> Option<ReadyToMerge> {
+    let [(source, of_source), (target, of_target)] = parts;
+    let known = || of_source.iter().chain(&of_target);
+    let is_together = view.mapping(source).acting == view.mapping(target).acting;
+    let ready = is_together && known().all(|part| part.is_whole);
+    if known().next().is_none() || (ready && known().count() < parts.len()) {
+        return None; // the other one is not known yet
+    }
+    let [source_version, target_version] =
+        [of_source, of_target].map(|part| part.map(|part| part.last_update).unwrap_or_default());
+    Some(ReadyToMerge {
+        version: view.epoch().0.into(),
+        source,
+        source_version,
+        target_version,
+        last_epoch_started: known().map(|part| part.last_epoch_started).max().unwrap_or_default(),
+        last_epoch_clean: known().map(|part| part.last_epoch_clean).min().unwrap_or_default(),
+        ready,
+    })
 }
 
 /// Asks for `up_thru` of this epoch: a PG that this OSD leads waits for it.
@@ -424,6 +468,7 @@ impl Member {
             let _ = with_timeout(&self.osd.shard, PAUSE, self.news.notified()).await;
             self.ask();
             self.tell_full();
+            self.tell_mergeable();
             self.beacon();
         }
     }
@@ -439,6 +484,20 @@ impl Member {
         if map.fullness(self.osd.config.id) != state {
             let epoch = view.epoch();
             session.send(Message::encode(&Full { version: epoch.0.into(), epoch, state }));
+        }
+    }
+
+    /// Tells the monitor of the PGs that its map is about to merge, until it does, or gives that up.
+    fn tell_mergeable(&self) {
+        let Some((session, view)) = self.session.borrow().upgrade().zip(self.osd.view()) else { return };
+        let ready = self.mergeable.borrow();
+        for (id, pool) in view.map().pools.iter().filter(|(_, pool)| pool.pg_num_pending < pool.pg_num) {
+            let (source, parent) = (pool.pg_num_pending, pg_parent(pool.pg_num_pending, pool.pg_num_pending));
+            let (source, target) = (PgId::new(*id, source), PgId::new(*id, parent));
+            if let Some(word) = word_on_merge(&view, [source, target].map(|pg| (pg, ready.get(&pg).copied())))
+            {
+                session.send(Message::encode(&word));
+            }
         }
     }
 

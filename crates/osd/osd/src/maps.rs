@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use carmine_crush::MapView;
 use carmine_messenger::Message;
@@ -24,6 +25,8 @@ use crate::nothing;
 use crate::pg::{Pg, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
 
+/// Pause between two looks at PGs that are loaded, or change their reactors.
+const LOOK: Duration = Duration::from_millis(10);
 /// Most PGs of a shard that are prepared for their splits at the same time.
 const PREPARED_MAX: usize = 16;
 
@@ -48,7 +51,8 @@ impl OsdShard {
         let before = self.view();
         let view = Arc::new(MapView::after(before.as_deref(), Arc::clone(map)));
         let shards = self.shard.shards();
-        let table = self.split_table(self.table.borrow().with(self.stored_in(map).into_iter(), shards), map);
+        let table = self.merge_table(PgTable::clone(&self.table.borrow()).made(), map);
+        let table = self.split_table(table.with(self.stored_in(map).into_iter(), shards), map);
         let closed = self.closed_pools(map);
         // New PGs of such a pool would be parts of those that are here.
         let is_made = |pg: &SpgId| !closed.contains(&pg.pgid.pool) || table.owner(*pg).is_some();
@@ -56,7 +60,7 @@ impl OsdShard {
         let mine = view.pgs_of(own).flat_map(|(pg, _)| parts_of(&view, pg, own)).filter(is_made);
         let table = table.with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool)).balanced(shards);
         self.note_stored(&table, map);
-        self.moving.set(self.moving.get() + table.moves.len());
+        self.moving.set(self.moving.get() + table.moves.len() + table.merges.len());
         let table = Arc::new(table);
         if self.epoch() == Epoch(0) {
             remove_orphans(self, map);
@@ -72,12 +76,12 @@ impl OsdShard {
     /// The table with the children of the copies that are to be split by this map.
     fn split_table(&self, table: PgTable, map: &OsdMap) -> PgTable {
         let mut stored = self.stored.borrow_mut();
-        let mut table = PgTable { undivided: undivided(&stored, map), ..table.made() };
+        let mut table = PgTable { undivided: undivided(&stored, map), ..table };
         for (parent, children) in due_splits(&table.undivided, map) {
-            let pg_num = map.pool(parent.pgid.pool).map_or(0, |pool| pool.pg_num);
-            stored.insert(parent, pg_num);
+            let made = Made::by(map, parent);
+            stored.insert(parent, made);
             for child in &children {
-                if stored.insert(*child, pg_num).is_none() {
+                if stored.insert(*child, made).is_none() {
                     table.parents.insert(*child, parent);
                 }
             }
@@ -86,9 +90,43 @@ impl OsdShard {
         table
     }
 
-    /// Whether copies here are to be split by this map, which is newer than that of the shards.
-    pub(crate) fn splits_by(&self, map: &OsdMap) -> bool {
-        self.stored.borrow().iter().any(|(pg, made)| is_undivided(map, *pg, *made))
+    /// The table without the copies that this map merges into others. An OSD that has only a part of a PG has an incomplete copy of the
+    /// whole afterwards.
+    fn merge_table(&self, mut table: PgTable, map: &OsdMap) -> PgTable {
+        let mut stored = self.stored.borrow_mut();
+        let too_many: Vec<(SpgId, Made)> = stored
+            .iter()
+            .map(|(pg, made)| (*pg, *made))
+            .filter(|(pg, made)| made.is_above(map, *pg))
+            .collect();
+        for (pg, made) in too_many {
+            let now = Made::by(map, pg);
+            let target = SpgId { pgid: PgId { ps: pg_parent(pg.pgid.ps, now.pg_num), ..pg.pgid }, ..pg };
+            stored.insert(target, now);
+            if pg_children(target.pgid.ps, now.pg_num, made.pg_num).next().is_none() {
+                continue; // others are merged
+            }
+            let sources = table.merges.entry(target).or_default();
+            if target != pg {
+                stored.remove(&pg);
+                sources.push((pg, table.owners.remove(pg)));
+            }
+        }
+        table
+    }
+
+    /// Whether copies here are to be split or merged by this map, which is newer than that of the shards.
+    pub(crate) fn resizes_by(&self, map: &OsdMap) -> bool {
+        self.stored.borrow().iter().any(|(pg, made)| made.is_below(map, *pg) || made.is_above(map, *pg))
+    }
+
+    /// Runs on shard 0. Waits until every copy here is loaded, and where it belongs: one that is merged, or split, must not be on its way,
+    /// nor be a part of a PG that is yet to be split itself.
+    pub(crate) async fn settle_pgs(&self) {
+        let loads = |osd: &Rc<OsdShard>| osd.pgs.borrow().values().filter(|pg| pg.is_loading()).count();
+        while self.moving.get() > 0 || self.on_all(loads).await.iter().sum::<usize>() > 0 {
+            self.shard.sleep(LOOK).await;
+        }
     }
 
     /// Runs on shard 0. The owners of the copies that this map splits read the objects that the splits copy. A copy that has yet to be
@@ -111,25 +149,14 @@ impl OsdShard {
         }
     }
 
-    /// The pools whose number of PGs has fallen since their PGs were made here: merges are not implemented. This OSD serves no client of
-    /// these PGs and leaves them unchanged.
+    /// The pools that had another number of PGs by this old map than their copies here have, which were split or merged since. This OSD
+    /// serves no client of these PGs and leaves them unchanged.
     fn closed_pools(&self, map: &OsdMap) -> BTreeSet<i64> {
-        let resized = resized_pools(&self.stored.borrow(), map);
-        let view = self.view();
-        for (id, (made, now)) in &resized {
-            let before = view.as_ref().and_then(|view| view.map().pool(*id)).map(|pool| pool.pg_num);
-            if before != Some(*now) {
-                let name = map.pool_names.get(id).map_or("", String::as_str);
-                let text = format!(
-                    "the pg_num of pool {id} '{name}' is {now} by the map of epoch {}, and its PGs were made with {made}: \
-                     merges are not built. Its PGs are down, with all their data, until the pool has {made} again: \
-                     ceph osd pool set {name} pg_num {made}",
-                    map.epoch
-                );
-                write_cluster_log(self, log_level::ERROR, text);
-            }
-        }
-        resized.into_keys().collect()
+        let stored = self.stored.borrow();
+        let is_other = |(pg, made): &(&SpgId, &Made)| {
+            map.pool(pg.pgid.pool).is_some_and(|pool| pool.pg_num != made.pg_num)
+        };
+        stored.iter().filter(is_other).map(|(pg, _)| pg.pgid.pool).collect()
     }
 
     /// The PGs of this map that the store had when the OSD started. Members and strays alike are split when their pool is.
@@ -141,10 +168,8 @@ impl OsdShard {
     fn note_stored(&self, table: &PgTable, map: &OsdMap) {
         let mut stored = self.stored.borrow_mut();
         stored.retain(|pg, _| map.pools.contains_key(&pg.pgid.pool));
-        for (pg, _) in table.iter() {
-            if let Some(pool) = map.pool(pg.pgid.pool) {
-                stored.entry(pg).or_insert(pool.pg_num);
-            }
+        for (pg, _) in table.iter().filter(|(pg, _)| exists(map, *pg)) {
+            stored.entry(pg).or_insert(Made { epoch: Epoch(0), ..Made::by(map, pg) });
         }
     }
 
@@ -173,8 +198,15 @@ impl OsdShard {
         self.apply_blocklist(view.map());
         self.remove_pgs_of_deleted_pools(&view);
         let (here, others) = (self.shard.id(), Others::new(&self.config, view.map()));
+        for (source, to) in table.given(here) {
+            self.give_source(source, to);
+        }
         let mut due = Vec::new();
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
+            if let Some(sources) = table.merges.get(&id) {
+                self.merge(id, sources, &view, &others);
+                continue;
+            }
             let known = self.pg(id);
             if let Some(pg) = known.as_ref().filter(|pg| pg.is_loaded() && pg.is_split_due(view.map())) {
                 due.push(Rc::clone(pg));
@@ -295,13 +327,6 @@ pub(crate) fn primary_part(view: &MapView, pg: PgId) -> SpgId {
     part.unwrap_or(SpgId::replicated(pg))
 }
 
-/// The pools of copies that were made when there were more or fewer PGs than in this map: with how many, and how many there are now.
-fn resized_pools(stored: &BTreeMap<SpgId, u32>, map: &OsdMap) -> BTreeMap<i64, (u32, u32)> {
-    let now = |pg: &SpgId| map.pool(pg.pgid.pool).map(|pool| pool.pg_num);
-    let resized = stored.iter().filter_map(|(pg, made)| Some((pg.pgid.pool, (*made, now(pg)?))));
-    resized.filter(|(_, (made, now))| made != now).collect()
-}
-
 /// Reads the objects that the splits of these copies, which this shard owns, copy into their children, and keeps them in memory until
 /// this shard has followed the map of this epoch. Where they cannot be read, the copy fails when it is split.
 async fn prepare_own_splits(osd: &Rc<OsdShard>, epoch: Epoch, splits: Vec<(SpgId, Vec<SpgId>)>) {
@@ -326,14 +351,34 @@ fn due_splits(undivided: &BTreeMap<SpgId, u32>, map: &OsdMap) -> Vec<(SpgId, Vec
 }
 
 /// The copies that were made when there were fewer PGs than in this map, with how many.
-fn undivided(stored: &BTreeMap<SpgId, u32>, map: &OsdMap) -> BTreeMap<SpgId, u32> {
-    let all = stored.iter().map(|(pg, made)| (*pg, *made));
-    all.filter(|(pg, made)| is_undivided(map, *pg, *made)).collect()
+fn undivided(stored: &BTreeMap<SpgId, Made>, map: &OsdMap) -> BTreeMap<SpgId, u32> {
+    let due = stored.iter().filter(|(pg, made)| made.is_below(map, **pg));
+    due.map(|(pg, made)| (*pg, made.pg_num)).collect()
 }
 
-/// Whether a copy was made when its pool had fewer PGs than in this map.
-fn is_undivided(map: &OsdMap, pg: SpgId, made: u32) -> bool {
-    map.pool(pg.pgid.pool).is_some_and(|pool| made < pool.pg_num)
+/// How a copy was made: with how many PGs in its pool, and by which map it was split or merged last, if it ever was. Earlier maps, which
+/// an OSD that starts follows again, split and merge nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) pg_num: u32,
+    pub(crate) epoch: Epoch,
+}
+
+impl Made {
+    /// A copy that this map makes.
+    fn by(map: &OsdMap, pg: SpgId) -> Made {
+        Made { pg_num: map.pool(pg.pgid.pool).map_or(0, |pool| pool.pg_num), epoch: map.epoch }
+    }
+
+    /// This map splits it.
+    fn is_below(&self, map: &OsdMap, pg: SpgId) -> bool {
+        map.epoch > self.epoch && map.pool(pg.pgid.pool).is_some_and(|pool| self.pg_num < pool.pg_num)
+    }
+
+    /// This map merges it.
+    fn is_above(&self, map: &OsdMap, pg: SpgId) -> bool {
+        map.epoch > self.epoch && map.pool(pg.pgid.pool).is_some_and(|pool| self.pg_num > pool.pg_num)
+    }
 }
 
 /// Whether there is such a PG by this map.
@@ -342,6 +387,12 @@ fn exists(map: &OsdMap, pg: SpgId) -> bool {
 }
 
 // The table of PGs and their reactors.
+
+/// Whether a PG of this pool is about to be merged into another one, or to get one.
+pub(crate) fn is_merging(pool: &PgPool, ps: u32) -> bool {
+    let (now, next) = (pool.pg_num, pool.pg_num_pending);
+    next > 0 && next < now && (ps >= next || pg_children(ps, next, now).next().is_some())
+}
 
 /// The PGs that an OSD serves, by shard, and the reactor that owns each. Two shards of one PG may have different owners. A shard of
 /// a PG stays with its reactor while the process runs.
@@ -357,6 +408,8 @@ pub(crate) struct PgTable {
     parents: BTreeMap<SpgId, SpgId>,
     /// Those that leave the reactors of their parents for others, with the reactors that they leave.
     moves: BTreeMap<SpgId, ShardId>,
+    /// The PGs that get others by this very map, with the copies here of those and the reactors that have them, if they have owners.
+    merges: BTreeMap<SpgId, Vec<(SpgId, Option<ShardId>)>>,
 }
 
 impl PgTable {
@@ -382,18 +435,19 @@ impl PgTable {
                 owners.insert(pg, ShardId(least));
             }
         }
-        PgTable {
-            owners,
-            has_strays: self.has_strays,
-            undivided: self.undivided.clone(),
-            parents: self.parents.clone(),
-            moves: self.moves.clone(),
-        }
+        PgTable { owners, ..self.clone() }
     }
 
-    /// The table when the splits of its map have been made.
+    /// The table when the splits and merges of its map have been made.
     fn made(self) -> PgTable {
-        PgTable { parents: BTreeMap::new(), moves: BTreeMap::new(), ..self }
+        PgTable { parents: BTreeMap::new(), moves: BTreeMap::new(), merges: BTreeMap::new(), ..self }
+    }
+
+    /// The copies of one reactor that this very map merges into PGs of others, or of its own, with the reactors of these.
+    fn given(&self, from: ShardId) -> impl Iterator<Item = (SpgId, ShardId)> {
+        let all = self.merges.iter().flat_map(|(target, sources)| sources.iter().map(move |s| (*target, *s)));
+        let own = all.filter(move |(_, (_, owner))| *owner == Some(from));
+        own.filter_map(|(target, (source, _))| Some((source, self.owner(target)?)))
     }
 
     /// The PGs that splits make by this very map on one reactor for others: each with its parent and the reactor that is to own it.
@@ -490,13 +544,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_resized_if_one_of_its_copies_here_was_made_with_another_number_of_pgs() {
+    fn a_copy_is_split_or_merged_by_maps_after_the_one_that_made_it() {
         let mut map = OsdMap::new(Uuid([7; 16]), UTime::ZERO);
-        let pool = |pg_num| PgPool::replicated(2, 1, pg_num, 0, Epoch(1), UTime::ZERO);
-        map.pools.extend([(1, pool(8)), (2, pool(8)), (3, pool(8))]);
-        let copy = |pool, ps, made| (SpgId::from(PgId::new(pool, ps)), made);
-        let stored = [copy(1, 0, 8), copy(1, 3, 4), copy(2, 0, 8), copy(3, 1, 16), copy(4, 0, 4)].into();
-        assert_eq!(resized_pools(&stored, &map), [(1, (4, 8)), (3, (16, 8))].into());
+        map.epoch = Epoch(5);
+        map.pools.insert(1, PgPool::replicated(2, 1, 8, 0, Epoch(1), UTime::ZERO));
+        let pg = SpgId::from(PgId::new(1, 0));
+        let due = |pg_num, epoch| {
+            let made = Made { pg_num, epoch: Epoch(epoch) };
+            (made.is_below(&map, pg), made.is_above(&map, pg))
+        };
+        assert_eq!([due(4, 4), due(8, 4), due(16, 4)], [(true, false), (false, false), (false, true)]);
+        assert_eq!([due(4, 5), due(16, 6)], [(false, false); 2], "an older map is followed again");
     }
 
     #[test]
@@ -539,9 +597,11 @@ mod tests {
     fn copies_that_were_made_with_fewer_pgs_are_undivided() {
         let mut map = OsdMap::new(Uuid([7; 16]), UTime::ZERO);
         map.pools.insert(1, PgPool::replicated(2, 1, 8, 0, Epoch(1), UTime::ZERO));
-        let copy = |pool, ps, made| (SpgId::from(PgId::new(pool, ps)), made);
+        map.epoch = Epoch(1);
+        let id = |pool, ps| SpgId::from(PgId::new(pool, ps));
+        let copy = |pool, ps, pg_num| (id(pool, ps), Made { pg_num, epoch: Epoch(0) });
         let stored = [copy(1, 0, 8), copy(1, 3, 4), copy(1, 1, 16), copy(4, 0, 4)].into();
-        assert_eq!(undivided(&stored, &map), [copy(1, 3, 4)].into());
+        assert_eq!(undivided(&stored, &map), [(id(1, 3), 4)].into());
     }
 
     fn part(pgid: PgId, shard: i8) -> SpgId {

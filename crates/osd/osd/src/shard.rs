@@ -19,7 +19,7 @@ use crate::config::{
     LISTS_MAX, LONG_PUSHES_MAX, OsdConfig, PUSHED_BYTES_MAX, REPAIRS_MAX, TRIMS_MAX, WAITING_OPS_MAX,
 };
 use crate::dispatch::Unplaced;
-use crate::maps::{PgTable, primary_part};
+use crate::maps::{Made, PgTable, primary_part};
 use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::networks::Both;
 use crate::nothing::Asked;
@@ -49,14 +49,18 @@ pub struct OsdShard {
     pub(crate) has_sharded_pools: Cell<bool>,
     /// Which reactor owns which PG.
     pub(crate) table: RefCell<Arc<PgTable>>,
-    /// The copies here, with the number of PGs that the pool of each had when it was made (shard 0).
-    pub(crate) stored: RefCell<BTreeMap<SpgId, u32>>,
+    /// The copies here, with how each was made (shard 0).
+    pub(crate) stored: RefCell<BTreeMap<SpgId, Made>>,
     /// PGs that splits make on this reactor for others, …
     pub(crate) leaving: RefCell<BTreeMap<SpgId, Leaving>>,
     /// … those that came from others before the map by which they are made, …
     pub(crate) received: RefCell<BTreeSet<SpgId>>,
-    /// … and how many have not arrived yet (shard 0).
+    /// … and how many have not arrived yet, or are being merged (shard 0).
     pub(crate) moving: Cell<usize>,
+    /// PGs that are to be merged into others here and have come from their reactors; false: their stores have stopped.
+    pub(crate) sources: RefCell<BTreeMap<SpgId, bool>>,
+    /// Another one has come.
+    pub(crate) source_news: Notify,
     /// What the splits of a map that this shard does not have yet need in memory, and the map's epoch.
     pub(crate) prepared: RefCell<Vec<(Epoch, Prepared)>>,
     /// Pools of the newest map with PGs that this OSD shares with classic ones (shard 0).
@@ -183,6 +187,8 @@ impl OsdShard {
             leaving: RefCell::default(),
             received: RefCell::default(),
             moving: Cell::default(),
+            sources: RefCell::default(),
+            source_news: Notify::new(),
             prepared: RefCell::default(),
             pgs: RefCell::default(),
             conns: RefCell::default(),

@@ -15,6 +15,7 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 use crate::admin::{AdminHook, Hook};
 use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
+use crate::maps::Made;
 use crate::networks::{Addrs, Both, Listeners, Network};
 use crate::pg::{start_leases, start_scrubs, start_strays};
 use crate::shard::OsdShard;
@@ -130,7 +131,8 @@ async fn seen(osd: &OsdShard) -> Epoch {
         for pg in osd.store.list_pgs().await? {
             let info = osd.store.load_info(pg).await?;
             if info.pg_num > 0 {
-                osd.stored.borrow_mut().insert(pg, info.pg_num);
+                let made = Made { pg_num: info.pg_num, epoch: info.split };
+                osd.stored.borrow_mut().insert(pg, made);
             }
             let known = [oldest, Some(info.history.epoch).filter(|epoch| *epoch > Epoch(0))];
             oldest = known.into_iter().flatten().min();

@@ -14,6 +14,9 @@ use crate::{AttemptId, Member, Reason};
 pub enum Event {
     /// Info and log were read from the store.
     Loaded,
+    /// The next map merges other PGs into this one, or makes it new for that: its copy is read again when that is done
+    /// ([`Event::Loaded`]). Nothing that is under way has an effect any more.
+    Merges,
     /// A new map.
     Map(Map),
     /// The pool was deleted.
@@ -123,6 +126,8 @@ pub struct Map {
     pub min_size: usize,
     /// The pool's number of PGs; zero: there is no such pool.
     pub pg_num: u32,
+    /// The PG is about to be merged with another one: it is made whole, but serves nobody, so that its content stays as it is.
+    pub is_merging: bool,
     /// The OSDs' stores forget everything when they stop: a PG that no OSD knows that is up begins anew.
     pub is_volatile: bool,
 }

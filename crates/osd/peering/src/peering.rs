@@ -36,8 +36,8 @@ pub struct AttemptId {
     pub attempt: u64,
 }
 
-/// Whether this map splits or merges the copy: its pool has another number of PGs than when the copy was made or last split. An OSD that
-/// starts follows older maps again; a map from before the last split changes nothing, though the pool had another number then, too.
+/// Whether this map splits or merges the copy: its pool has another number of PGs than when the copy was made or last split or merged. An
+/// OSD that starts follows older maps again; a map from before that changes nothing, though the pool had another number then, too.
 #[must_use]
 pub fn resize_is_due(own: &PgInfo, pg_num: u32, epoch: Epoch) -> bool {
     is_resized(own, pg_num) && epoch > own.split
@@ -120,10 +120,30 @@ impl Peering {
         &self.phase
     }
 
-    /// It serves clients.
+    /// Its members have activated the interval: it serves clients, unless it is about to be merged.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.phase == Phase::Active
+    }
+
+    /// It serves clients.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.is_active() && (!self.is_merging() || is_mutated("serve_premerge"))
+    }
+
+    /// It is about to be merged with another PG, and must not change.
+    #[must_use]
+    pub fn is_merging(&self) -> bool {
+        self.map.is_merging
+    }
+
+    /// Whether this primary's PG, which is about to be merged, can be: all OSDs that should have it are whole. `None`: it is not known
+    /// yet, or is not asked.
+    #[must_use]
+    pub fn may_merge(&self, own: &PgInfo) -> Option<bool> {
+        let is_whole = self.is_clean() && own.unfound.is_empty() && !self.map.is_remapped();
+        (self.is_active() && self.is_merging()).then_some(is_whole)
     }
 
     /// Counts intervals, and their restarts. A task that was suspended compares it before it touches anything.
@@ -251,9 +271,18 @@ impl Peering {
         let before = (self.generation, self.attempt);
         match event {
             Event::Loaded => {
-                self.intervals.load(&own.history);
+                if !self.intervals.is_loaded {
+                    self.intervals.load(&own.history);
+                }
                 self.next_generation(&mut fx);
                 self.begin(own, &mut fx);
+            }
+            Event::Merges => {
+                self.next_generation(&mut fx);
+                self.following = None;
+                if !matches!(self.phase, Phase::Failed(_)) {
+                    self.phase = Phase::Loading;
+                }
             }
             Event::Map(map) => self.on_map(own, map, &mut fx),
             Event::Removed => {
@@ -313,7 +342,7 @@ impl Peering {
         // Orders of the last interval's primary are refused from now on, and all orders until this interval's primary asks.
         self.following = None;
         self.strays.clear();
-        if self.intervals.is_loaded {
+        if self.phase != Phase::Loading {
             self.begin(own, fx);
         }
     }
@@ -378,9 +407,8 @@ impl Peering {
         self.phase = Phase::Failed(Reason::StoreFailed(errno));
     }
 
-    /// The pool has another number of PGs than when this one was made or split last. By that number clients find other objects here
-    /// than it has: it serves nobody, and changes nothing, until it is split, or the pool has the old number again. (Merges are not
-    /// built.)
+    /// The pool has another number of PGs than when this one was made, split or merged last. By that number clients find other objects
+    /// here than it has: it serves nobody, and changes nothing, until it is split or merged.
     fn is_resized(&self, own: &PgInfo) -> bool {
         is_resized(own, self.map.pg_num)
     }
@@ -410,7 +438,7 @@ impl Peering {
         !self.recovering.is_empty()
     }
 
-    /// It serves clients, with as many complete copies as it should have, and no other OSD is to have them.
+    /// It is active, with as many complete copies as it should have, and no other OSD is to have them.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.is_active() && !self.recovers() && self.map.acting.len() >= self.map.size
@@ -437,10 +465,9 @@ impl Peering {
         }
         let is_remapped = self.map.is_remapped();
         let is_unfound = matches!(recovery, Recovery::RecoveryUnfound | Recovery::BackfillUnfound);
-        if self.is_clean() && !is_unfound {
-            return if is_remapped { "active+clean+remapped" } else { "active+clean" }.to_owned();
-        }
+        let active = if self.is_merging() { "premerge+peered" } else { "active" };
         let words = [
+            (self.is_clean() && !is_unfound, "+clean"),
             (recovery == Recovery::RecoveryWait, "+recovery_wait"),
             (recovery == Recovery::RecoveryToofull, "+recovery_toofull"),
             (recovery == Recovery::Recovering, "+recovering"),
@@ -454,7 +481,7 @@ impl Peering {
             (recovery == Recovery::BackfillToofull, "+backfill_toofull"),
         ];
         let words = words.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word);
-        std::iter::once("active").chain(words).collect()
+        std::iter::once(active).chain(words).collect()
     }
 
     /// The invariants that hold between events.

@@ -125,7 +125,7 @@ pub enum Reason {
     Forgotten(Vec<OsdId>),
     /// No member can give all of an object that another one needs, and these OSDs may.
     Unfound(Vec<OsdId>),
-    /// The pool was given another number of PGs, and splits and merges are not built.
+    /// By this map the pool has another number of PGs than by the one that made this one, or split or merged it last.
     Resized {
         /// With which the PG was made.
         made: u32,
@@ -206,8 +206,7 @@ impl fmt::Display for Reason {
             }
             Reason::Resized { made, now } => write!(
                 f,
-                "the pool's pg_num is {now}, and this PG was made with {made}: merges are not built. Set pg_num to {made} \
-                 again: all data is here"
+                "the pool's pg_num is {now}, and this PG was made, or last split or merged, with {made}: waits for a map with that"
             ),
             Reason::MixedKinds(osds) => write!(
                 f,

@@ -23,8 +23,8 @@ use carmine_wire::mon_msg::{
     StatFsReply, Subscribe,
 };
 use carmine_wire::monmap::MonMap;
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgCreated, PgTemp};
-use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgCreated, PgTemp, ReadyToMerge};
+use carmine_wire::osdmap::{Incremental, MergeMeta, OsdMap, OsdXinfo, PgPool};
 use carmine_wire::pg_stat::{PgStat, state};
 use carmine_wire::private::{OsdDamage, OsdStats};
 use carmine_wire::scrub::OsdScrub;
@@ -73,6 +73,8 @@ pub(crate) struct FakeMon {
     pub(crate) forgets_maps: Cell<bool>,
     /// Several changes that come at once make one map: nobody sees the steps in between.
     pub(crate) merge: Cell<bool>,
+    /// What OSDs said of PGs that were to be merged.
+    pub(crate) merges: RefCell<Vec<ReadyToMerge>>,
     /// Nobody is told of new maps, unless they ask.
     pub(crate) mute: Cell<bool>,
     /// Sessions of these OSDs are not told of new maps; the answer to a subscription they get.
@@ -131,6 +133,7 @@ impl FakeMon {
             forgets_maps: Cell::default(),
             merge: Cell::default(),
             mute: Cell::default(),
+            merges: RefCell::default(),
             deaf: RefCell::default(),
             damage: RefCell::default(),
             gone: RefCell::default(),
@@ -396,6 +399,7 @@ impl FakeMon {
                 self.log.borrow_mut().extend(lines);
             }
             kinds::OSD_PG_CREATED => self.creating.borrow_mut().remove(msg.decode::<PgCreated>().unwrap().pg),
+            kinds::OSD_PG_READY_TO_MERGE => self.merge_pgs(msg.decode().unwrap()),
             kinds::OSD_PG_TEMP => self.set_temps(osd_of(conn), msg.decode().unwrap()),
             kinds::OSD_DAMAGE => {
                 let told: OsdDamage = msg.decode().unwrap();
@@ -421,6 +425,37 @@ impl FakeMon {
 }
 
 impl FakeMon {
+    /// Makes the merge that its map announces, or gives it up.
+    fn merge_pgs(&self, word: ReadyToMerge) {
+        self.merges.borrow_mut().push(word.clone());
+        self.pg_stats.borrow_mut().remove(&word.source);
+        self.changes_with(move |map, inc| {
+            let Some(pool) = map.pool(word.source.pool).filter(|pool| pool.pg_num_pending == word.source.ps)
+            else {
+                return;
+            };
+            if pool.pg_num_pending == pool.pg_num {
+                return;
+            }
+            let pool = match word.ready {
+                true => PgPool {
+                    pg_num: pool.pg_num_pending,
+                    last_pg_merge_meta: MergeMeta {
+                        source_pg: word.source,
+                        ready_epoch: Epoch(word.version as u32 + 1),
+                        last_epoch_started: word.last_epoch_started,
+                        last_epoch_clean: word.last_epoch_clean,
+                        source_version: word.source_version,
+                        target_version: word.target_version,
+                    },
+                    ..pool.clone()
+                },
+                false => PgPool { pg_num_pending: pool.pg_num, ..pool.clone() },
+            };
+            inc.new_pools.insert(word.source.pool, pool);
+        });
+    }
+
     /// Sets the acting set that a PG's primary asks for; an empty list ends its entry, and the up set serves.
     fn set_temps(&self, primary: OsdId, PgTemp { pg_temp, .. }: PgTemp) {
         let is_obeyed = move |map: &OsdMap, pg: PgId, asked: &Vec<i32>| {

@@ -20,6 +20,7 @@
 mod copies;
 mod effects;
 mod family;
+mod merge;
 mod moving;
 mod op;
 mod peer;
@@ -114,7 +115,7 @@ impl Pg {
             // Another OSD has led since the client sent it. As in Ceph this OSD dropped all earlier operations then; the client
             // resends them in order, with this one.
             _ if self.peer.leases().is_late(op.request.epoch) => Some(true),
-            Phase::Active if self.peer.leases().covers(op.arrived_ns) => None,
+            Phase::Active if self.peer.serves() && self.peer.leases().covers(op.arrived_ns) => None,
             Phase::Replica { .. } | Phase::Stray => Some(true),
             _ => Some(false),
         };
@@ -163,7 +164,7 @@ impl Pg {
     /// others may be more than the log remembers.
     fn resume(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         self.ops.pipeline().put_first(|op| op.is_write && self.executed(op).is_some());
-        while self.peer.is_active()
+        while self.peer.serves()
             && self.peer.leases().covers(osd.shard.now_ns())
             && let Some(op) = self.ops.pipeline().next_waiting()
         {

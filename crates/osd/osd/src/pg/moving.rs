@@ -61,8 +61,8 @@ impl OsdShard {
     }
 }
 
-/// A PG that changes its reactor has arrived, or is gone.
-fn note_moved(osd: &OsdShard) {
+/// A PG that changes its reactor has arrived, or is gone; or one that was merged is whole, or failed.
+pub(in crate::pg) fn note_moved(osd: &OsdShard) {
     OsdShard::run_on(&osd.shard, ShardId(0), |osd| {
         let moving = osd.moving.get();
         assert!(moving > 0, "a PG arrived that nobody sent");

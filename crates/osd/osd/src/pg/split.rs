@@ -34,6 +34,11 @@ impl Pg {
         !matches!(self.peer.machine().phase(), Phase::Loading | Phase::Failed(_))
     }
 
+    /// It has yet to be read, or is being merged.
+    pub(crate) fn is_loading(&self) -> bool {
+        *self.peer.machine().phase() == Phase::Loading
+    }
+
     /// Follows the map by which it is split.
     pub(crate) fn follow_split(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView, others: &Others) {
         let children = self.split(osd, view);

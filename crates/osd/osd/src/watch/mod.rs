@@ -273,7 +273,7 @@ impl Pg {
         let now = osd.shard.now_ns();
         let ended = self.ops.watched().with(|watches| watches.expire(now));
         finish(osd, ended);
-        if !self.peer.is_active() {
+        if !self.peer.serves() {
             return; // clients cannot be heard while the PG is not active
         }
         let silent = self.ops.watched().with(|watches| watches.silent(now));

@@ -21,6 +21,7 @@ mod live;
 mod long;
 mod manager;
 mod memory;
+mod merge;
 mod misdirected;
 mod mixed;
 #[path = "../../../../cluster/client/tests/shared/mon.rs"]
@@ -34,7 +35,6 @@ mod pools;
 mod raw;
 mod recovery;
 mod resend;
-mod resized;
 mod scrub;
 mod skipped;
 mod slow;

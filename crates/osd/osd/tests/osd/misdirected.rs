@@ -190,7 +190,7 @@ fn one_that_waits_is_executed_in_its_own_pg_only_when_that_is_split() {
     assert_eq!(liar.ask(&stays, OsdOp::write(0, 5), |_| {}), None);
     let pool = cluster.mon.map().pool(POOL_ID).unwrap().clone();
     cluster.mon.change(move |inc| {
-        inc.new_pools.insert(POOL_ID, PgPool { pg_num: 16, pgp_num: 16, ..pool });
+        inc.new_pools.insert(POOL_ID, PgPool { pg_num: 16, pgp_num: 16, pg_num_pending: 16, ..pool });
     });
     cluster.start_osd(1, 1);
     cluster.wait("what stays is executed", || !raw.answers(2).is_empty());

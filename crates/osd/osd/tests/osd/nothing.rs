@@ -116,7 +116,8 @@ fn a_copy_counts_as_nothing_until_it_was_active_and_only_where_its_osd_is_no_mem
     // The copy is split: what it has may belong to each of its parts, and to no other PG.
     cluster.mon.changes_with(|map, inc| {
         let pool = map.pools[&POOL_ID].clone();
-        inc.new_pools.insert(POOL_ID, PgPool { pg_num: 2 * PGS, pgp_num: PGS, ..pool });
+        inc.new_pools
+            .insert(POOL_ID, PgPool { pg_num: 2 * PGS, pgp_num: PGS, pg_num_pending: 2 * PGS, ..pool });
     });
     cluster.pass(Duration::from_secs(2));
     assert_eq!(answer_to(&cluster, &raw, PGS, cluster.mon.epoch()), None);

@@ -1,23 +1,35 @@
 //! A pool that is given more PGs while clients write: its PGs are split, and nothing is lost or executed twice.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use carmine_client::{Pool, RouteMode};
 use carmine_wire::osd_op::OsdOp;
+use carmine_wire::osdmap::PgPool;
 
 use super::cluster::{Cluster, Disks, noise};
-use super::resized::set_pg_num;
+use super::mon::POOL_ID;
 use super::snaps::{purged, remove_snap, used};
 
-const OBJECTS: u64 = 60;
+pub(crate) const OBJECTS: u64 = 60;
 
-async fn fill(pool: Pool) {
+pub(crate) fn set_pg_num(cluster: &Cluster, pg_num: u32) {
+    let before = cluster.mon.map().epoch;
+    cluster.mon.changes_with(move |map, inc| {
+        let pool = map.pool(POOL_ID).unwrap().clone();
+        inc.new_pools.insert(POOL_ID, PgPool { pg_num, pgp_num: pg_num, pg_num_pending: pg_num, ..pool });
+    });
+    cluster.wait("the map", || cluster.mon.map().epoch > before);
+    cluster.pass(Duration::from_millis(500));
+}
+
+pub(crate) async fn fill(pool: Pool) {
     for at in 0..OBJECTS {
         pool.write_full(format!("o{at}"), noise(at, 512)).await.unwrap();
     }
 }
 
-async fn check(pool: Pool) {
+pub(crate) async fn check(pool: Pool) {
     for at in 0..OBJECTS {
         let data = pool.read(format!("o{at}"), 0, 1024).await.unwrap();
         assert_eq!(data.to_vec(), noise(at, 512), "o{at}");
@@ -31,7 +43,7 @@ fn start(seed: u64) -> Cluster {
 }
 
 /// So many PGs serve, on both OSDs together.
-fn serves(cluster: &Cluster, pgs: usize) -> bool {
+pub(crate) fn serves(cluster: &Cluster, pgs: usize) -> bool {
     let states: Vec<_> = (0..2).flat_map(|osd| cluster.states(osd)).collect();
     let active = states.iter().filter(|(state, _)| state.starts_with("active"));
     active.count() == pgs
@@ -64,7 +76,7 @@ fn the_parts_of_a_pg_have_its_objects_and_serve_them() {
 }
 
 /// Kills the OSDs; their stores are clean.
-fn end_clean(cluster: &Cluster) {
+pub(crate) fn end_clean(cluster: &Cluster) {
     for osd in 0..2 {
         cluster.kill(osd);
         let report = cluster.fsck(osd);
@@ -72,10 +84,10 @@ fn end_clean(cluster: &Cluster) {
     }
 }
 
-const ROUNDS: u8 = 40;
+pub(crate) const ROUNDS: u8 = 40;
 
 /// Appends one byte after the other to some objects.
-async fn append(pool: Pool, writer: u8) {
+pub(crate) async fn append(pool: Pool, writer: u8) {
     for round in 0..ROUNDS {
         for at in 0..16 {
             pool.exec(format!("w{writer}-{at}"), vec![(OsdOp::append(1), vec![round].into())]).await.unwrap();
@@ -123,14 +135,14 @@ fn an_osd_that_was_down_splits_its_copies_when_it_is_back() {
 }
 
 /// Objects with a clone for snapshot 1.
-async fn fill_with_clones(pool: Pool) {
+pub(crate) async fn fill_with_clones(pool: Pool) {
     for at in 0..OBJECTS {
         pool.write_full(format!("o{at}"), noise(at + 1, 512)).await.unwrap();
         pool.with_snaps(1, &[1]).write_full(format!("o{at}"), noise(at, 512)).await.unwrap();
     }
 }
 
-async fn check_clones(pool: Pool) {
+pub(crate) async fn check_clones(pool: Pool) {
     for at in 0..OBJECTS {
         let data = pool.at_snap(1).read(format!("o{at}"), 0, 1024).await.unwrap();
         assert_eq!(data.to_vec(), noise(at + 1, 512), "o{at}");
@@ -155,7 +167,7 @@ fn snapshots_are_trimmed_after_their_pgs_were_split() {
 }
 
 /// PGs on each reactor of an OSD.
-fn spread(cluster: &Cluster, osd: u32) -> Vec<usize> {
+pub(crate) fn spread(cluster: &Cluster, osd: u32) -> Vec<usize> {
     let status = cluster.ask(&[osd], "status").remove(0);
     let mut counts = vec![0; status["reactors"].as_u64().unwrap() as usize];
     for pg in status["pg_states"].as_array().unwrap() {

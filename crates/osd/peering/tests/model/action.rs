@@ -23,6 +23,8 @@ pub(crate) struct Budget {
     pub(crate) pairs: u8,
     /// Maps that split the PG.
     pub(crate) splits: u8,
+    /// Merges of the PG that are announced, or given up.
+    pub(crate) merges: u8,
     /// OSDs that are marked down though they live.
     pub(crate) cuts: u8,
 }
@@ -41,6 +43,7 @@ pub(crate) const CALM: Budget = Budget {
     wipes: 0,
     pairs: 0,
     splits: 0,
+    merges: 0,
     cuts: 0,
 };
 
@@ -91,6 +94,12 @@ pub(crate) enum Action {
     Split,
     /// The same, and CRUSH names other OSDs for the child.
     SplitTo([u8; 2]),
+    /// The monitor announces that the PG gets its neighbour, …
+    AnnounceMerge,
+    /// … or gives that up.
+    RetractMerge,
+    /// This primary says that the merge can be.
+    SayMergeable(u8),
     /// This OSD has read its store, and splits the copy that is there.
     Load(u8),
     /// The monitor marks this OSD down, which lives.

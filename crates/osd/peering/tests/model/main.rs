@@ -437,3 +437,58 @@ fn stores_are_replaced_while_a_pg_splits() {
     let budget = Budget { writes: 1, kills: 2, wipes: 1, splits: 1, timers: 1, ..CALM };
     halves("split wipe", &world.with(budget));
 }
+
+/// An active PG with one write and a neighbour, in a pool of this size and `min_size`.
+fn neighbours(osds: u8, size: u8, min_size: usize) -> World {
+    settled(World::of_parts(osds, size, min_size, CALM, true), 1)
+}
+
+#[test]
+fn a_pg_is_merged() {
+    for (osds, size, min_size) in [(2, 2, 1), (3, 3, 2), (3, 2, 1)] {
+        let world = neighbours(osds, size, min_size);
+        let budget = Budget { writes: 1, kills: 2, merges: 2, timers: 1, ..CALM };
+        scenario("merge", world.with(budget));
+    }
+}
+
+#[test]
+fn a_merge_is_given_up_and_announced_again() {
+    let world = neighbours(2, 2, 1);
+    scenario("merge twice", world.with(Budget { writes: 1, kills: 1, merges: 3, timers: 1, ..CALM }));
+}
+
+#[test]
+fn a_pg_is_merged_while_others_are_to_have_it() {
+    let world = neighbours(3, 2, 1);
+    let budget = Budget { writes: 1, kills: 1, moves: 1, merges: 1, timers: 1, ..CALM };
+    scenario("merge moved", world.with(budget));
+}
+
+#[test]
+fn an_osd_is_down_while_a_pg_is_merged() {
+    for gaps in [0, 1] {
+        let mut world = neighbours(3, 3, 2);
+        world.budget.kills = 1;
+        world.step(Action::Kill(2));
+        world.step(Action::MarkDown(2));
+        world.run_without(2, |world| !world.is_serving(0));
+        let budget = Budget { writes: 1, kills: 2, gaps, merges: 1, timers: 1, ..CALM };
+        scenario("merge down", world.with(budget));
+    }
+}
+
+#[test]
+fn a_primary_is_cut_off_while_its_pg_is_merged() {
+    let mut world = neighbours(3, 3, 2).with_leases();
+    world.budget = Budget { merges: 1, cuts: 1, ..CALM };
+    world.step(Action::AnnounceMerge);
+    scenario("merge cut", world.with(Budget { writes: 1, kills: 1, cuts: 1, timers: 1, ..CALM }));
+}
+
+#[test]
+fn stores_are_replaced_while_a_pg_is_merged() {
+    let world = neighbours(3, 2, 1);
+    let budget = Budget { writes: 1, kills: 2, wipes: 1, merges: 1, timers: 1, ..CALM };
+    scenario("merge wipe", world.with(budget));
+}

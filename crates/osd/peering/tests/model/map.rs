@@ -1,6 +1,8 @@
 //! The monitor's map of the PG, and what the monitor does about `pg_temp` (Ceph: OSDMonitor's `preprocess_pgtemp`, OSDMap's
 //! `clean_temps`).
 
+use carmine_types::Eversion;
+
 /// The monitor's map.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OsdMap {
@@ -14,8 +16,23 @@ pub(crate) struct OsdMap {
     pub(crate) wanted: Vec<u8>,
     pub(crate) size: usize,
     pub(crate) min_size: usize,
-    /// The PG is split.
+    /// The PG is split, or is not merged with its neighbour yet.
     pub(crate) is_split: bool,
+    /// The epoch in which its merge was announced; 0: it is not.
+    pub(crate) announced: u32,
+    /// This very map merges it.
+    pub(crate) merged: Option<Merged>,
+}
+
+/// What a map says of the merge.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Merged {
+    /// The last version before it.
+    pub(crate) version: Eversion,
+    /// The OSDs that had all of both parts.
+    pub(crate) members: Vec<u8>,
+    /// The change that stands for the source.
+    pub(crate) marker: u8,
 }
 
 impl OsdMap {

@@ -2,6 +2,7 @@
 
 use carmine_peering::AttemptId;
 
+use crate::map::Merged;
 use crate::stored::{Data, Stored, Which};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +56,8 @@ pub(crate) enum Body {
     },
     /// A stray's word that it has a copy.
     Stray,
+    /// To the monitor: the PG can be merged.
+    Mergeable(Merged),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,9 @@
 //! A copy of the PG in the model: its log, and what its objects went through.
 
 use carmine_pgtypes::{PgHistory, PgInfo, Promised};
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, SpgId};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, SpgId, is_mutated};
+
+use crate::map::Merged;
 
 /// The parts of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +117,22 @@ impl Stored {
             promised: promised.map(|promised| (promised.holder.0 as u8, promised.interval.0)),
             ..self.clone()
         }
+    }
+
+    /// The copy on this OSD after the merge by the map of this epoch, which says this of it. Where it is whole the source is there, too.
+    pub(crate) fn merge(&self, n: u8, epoch: u32, merged: Option<&Merged>, marker: u8) -> Stored {
+        let is_whole = !self.incomplete
+            && merged.is_some_and(|merged| {
+                merged.members.contains(&n) && merged.version == self.version(self.log.len())
+            });
+        let mut whole = Stored { half: None, split: epoch, ..self.clone() };
+        whole.log.push((epoch, marker));
+        match is_whole || is_mutated("merge_any") {
+            true if is_whole => whole.data[1] |= 1 << marker,
+            true => {}
+            false => (whole.incomplete, whole.complete_to, whole.backfilled) = (true, 0, OBJECTS),
+        }
+        whole
     }
 
     /// This write changed an object that it has.

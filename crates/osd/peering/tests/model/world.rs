@@ -5,6 +5,7 @@ mod actions;
 mod check;
 mod delivery;
 mod lease;
+mod merge;
 mod split;
 
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ enum Done {
     Order { generation: u64, kind: Kind, order: Message },
     Write,
     Split,
+    Merged,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +132,11 @@ impl World {
 
     /// The same with a pool of this size and `min_size`.
     pub(crate) fn of_pool(osds: u8, size: u8, min_size: usize, budget: Budget) -> World {
+        World::of_parts(osds, size, min_size, budget, false)
+    }
+
+    /// The same; the PG has a neighbour, which may be merged into it, or has not.
+    pub(crate) fn of_parts(osds: u8, size: u8, min_size: usize, budget: Budget, is_split: bool) -> World {
         let first = OsdMap {
             up: (0..osds).map(|_| Some((1, 1))).collect(),
             up_thru: vec![0; osds.into()],
@@ -137,7 +144,9 @@ impl World {
             wanted: (0..size).collect(),
             size: size.into(),
             min_size,
-            is_split: false,
+            is_split,
+            announced: 0,
+            merged: None,
         };
         let osd = |me| Osd {
             is_up: true,
@@ -251,7 +260,7 @@ impl World {
         while (self.osd(osd).epoch as usize) < self.maps.len() {
             self.see_map(osd);
         }
-        if !self.is_split_due(osd) {
+        if !self.is_split_due(osd) && !self.merges(osd) {
             self.load(osd);
         }
     }
@@ -378,6 +387,9 @@ impl World {
             }
             Action::Split => self.split(None),
             Action::SplitTo(wanted) => self.split(Some(wanted)),
+            Action::AnnounceMerge => self.announce_merge(),
+            Action::RetractMerge => self.retract_merge(),
+            Action::SayMergeable(n) => self.say_mergeable(n),
             Action::Load(n) => {
                 self.divide(n);
                 self.load(n);
@@ -431,6 +443,7 @@ impl World {
 
     fn new_map(&mut self, change: impl FnOnce(&mut OsdMap, u32)) {
         let mut map = self.maps[self.maps.len() - 1].clone();
+        map.merged = None;
         change(&mut map, self.maps.len() as u32 + 1);
         map.clean_temps();
         self.maps.push(map);
@@ -488,6 +501,7 @@ impl World {
             size: map.size,
             min_size: map.min_size,
             pg_num: pg_num(map.is_split),
+            is_merging: map.announced > 0,
             ..Map::default()
         }
     }
@@ -608,6 +622,7 @@ impl World {
                 self.answer_order(n, &order, then);
             }
             Done::Split => {}
+            Done::Merged => self.load(n),
             Done::Write => {
                 let durable = osd.disk.log.len() as u64;
                 match osd.primary.filter(|_| *osd.peering.phase() == Phase::Replica { active: true }) {

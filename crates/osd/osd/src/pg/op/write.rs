@@ -208,7 +208,7 @@ impl Pg {
     /// Submits a planned write, which is then in flight until it is durable everywhere. One that failed, or has no effect, is
     /// submitted as a log entry, too: a resend must not be executed on top of later writes.
     pub(in crate::pg) fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
-        debug_assert!(self.peer.is_active());
+        assert!(self.peer.serves(), "pg {}: a write of a PG that serves nobody", self.id);
         // Not in release builds: `execute` has made this search already.
         debug_assert!(
             self.peer.log().find(&op.reqid).is_none_or(|entry| entry.oid != op.oid)

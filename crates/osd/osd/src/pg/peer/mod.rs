@@ -14,11 +14,12 @@ pub(crate) mod stat;
 use std::cell::{Cell, Ref, RefCell};
 
 use carmine_peering::{AttemptId, Peering, Phase, Reason};
-use carmine_pgtypes::{LogEntry, OsdSet, PgHistory, PgInfo, Transaction, pg_contains};
+use carmine_pgtypes::{LogEntry, OsdSet, PgHistory, PgInfo, PgState, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_store::Commit;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, is_mutated};
 
+use crate::join::Mergeable;
 use crate::messages::Head;
 use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
@@ -41,6 +42,8 @@ pub(crate) struct Peer {
     reported: RefCell<Reported>,
     /// The monitor ordered it to be made (MOSDPGCreate2), and has yet to hear that it is.
     ordered: RefCell<Option<PgHistory>>,
+    /// What the session with the monitor knows of it, while it is about to be merged (primary).
+    mergeable: Cell<Option<Mergeable>>,
     /// Fires when phase, generation or the committed version change.
     changed: Notify,
 }
@@ -63,6 +66,7 @@ impl Peer {
             bits: Cell::default(),
             reported: RefCell::default(),
             ordered: RefCell::default(),
+            mergeable: Cell::default(),
             changed: Notify::new(),
         }
     }
@@ -94,7 +98,14 @@ impl Peer {
         self.note_bits();
     }
 
-    fn note_bits(&self) {
+    /// The copy of a PG that others were merged into, as the store has it.
+    pub(in crate::pg) fn become_merged(&self, merged: PgState) {
+        let is_log = self.log.borrow_mut().load(merged);
+        assert!(is_log, "pg {}: a merged log has no gaps", self.id);
+        self.note_bits();
+    }
+
+    pub(in crate::pg) fn note_bits(&self) {
         self.bits.set(self.log.borrow().info().bits().unwrap_or_default());
     }
 
@@ -153,6 +164,11 @@ impl Peer {
 
     pub(crate) fn is_active(&self) -> bool {
         self.peering.borrow().is_active()
+    }
+
+    /// It serves clients, as far as its lease allows.
+    pub(crate) fn serves(&self) -> bool {
+        self.peering.borrow().serves()
     }
 
     /// All its members have all of it, and nothing is unfound.

@@ -15,9 +15,9 @@ use carmine_wire::header::Front;
 use carmine_wire::osdmap::PgPool;
 
 use crate::error::OpError;
-use crate::join;
+use crate::join::{self, Mergeable};
 use crate::kinds::classic_of;
-use crate::maps::Others;
+use crate::maps::{Others, is_merging};
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, Promise};
 use crate::pg::Pg;
 use crate::pg::copies::own_store;
@@ -48,7 +48,9 @@ impl Pg {
                             return pg.fail(&own, UNREADABLE, &StoreError::Damaged { what, why });
                         }
                         pg.promised_before(&own);
-                        pg.note_pg_num(own.view().as_ref().and_then(|view| view.map().pool(pg.id.pgid.pool)));
+                        let view = own.view();
+                        pg.note_pg_num(view.as_ref().and_then(|view| view.map().pool(pg.id.pgid.pool)));
+                        view.iter().for_each(|view| pg.note_fewer(&own, view.map()));
                     }
                     if pg.peer.info().is_new() {
                         let note = |info: &mut PgInfo| info.made = made;
@@ -75,6 +77,9 @@ impl Pg {
         let map = view.map();
         let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
         self.note_pg_num(pool);
+        if self.is_loaded() {
+            self.note_fewer(osd, map);
+        }
         let acting = OsdSet::new(&mapping.acting, mapping.acting_primary);
         let members: Vec<Member> = acting.osds().filter_map(|osd| member(view, osd)).collect();
         let acting = acting.filter(|osd| members.iter().any(|member| member.osd == osd));
@@ -88,7 +93,20 @@ impl Pg {
         // Where classic OSDs may have served it, a PG that nobody knows is not a new one.
         let is_volatile = !matches!(own_store(osd).kind(), StoreKind::Blue) && others.classic.is_empty();
         let classic = classic_of(&others.classic, mapping);
-        let map = Map { epoch, acting, members, up, osds, classic, size, min_size, pg_num, is_volatile };
+        let is_merging = pool.is_some_and(|pool| is_merging(pool, self.id.pgid.ps));
+        let map = Map {
+            epoch,
+            acting,
+            members,
+            up,
+            osds,
+            classic,
+            size,
+            min_size,
+            pg_num,
+            is_merging,
+            is_volatile,
+        };
         self.ops.snaps().follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
         self.trim_snaps(osd);
@@ -122,7 +140,24 @@ impl Pg {
         if *peering.phase() == Phase::Stray && was.2 != now.2 {
             osd.stray_news.notify_one();
         }
+        drop(peering);
+        self.tell_mergeable(osd);
         then
+    }
+
+    /// Tells the session with the monitor whether this PG, which is about to be merged, can be, when that changes.
+    fn tell_mergeable(&self, osd: &OsdShard) {
+        let (peering, log) = (self.peer.peering.borrow(), self.peer.log.borrow());
+        let info = log.info();
+        let now = peering.may_merge(info).map(|is_whole| Mergeable {
+            is_whole,
+            last_update: info.last_update,
+            last_epoch_started: info.last_epoch_started,
+            last_epoch_clean: peering.intervals().last_epoch_clean(),
+        });
+        if self.peer.mergeable.replace(now) != now {
+            join::note_mergeable(osd, self.id.pgid, now);
+        }
     }
 
     /// The monitor orders the PG to be made, and tells of its past (MOSDPGCreate2).
@@ -131,7 +166,7 @@ impl Pg {
         self.heed_order(osd);
     }
 
-    fn heed_order(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+    pub(in crate::pg) fn heed_order(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         let order = self.peer.ordered.borrow().clone();
         if *self.peer.machine().phase() == Phase::Loading {
             return;

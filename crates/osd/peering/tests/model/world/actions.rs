@@ -49,6 +49,7 @@ impl World {
         let all = || 0..self.osds.len() as u8;
         actions.extend(all().filter(|n| self.temp_to_ask(*n).is_some()).map(Action::AskTemp));
         actions.extend(all().filter(|n| self.is_created(*n)).map(Action::Create));
+        actions.extend(all().filter(|n| self.is_mergeable(*n)).map(Action::SayMergeable));
         actions.extend(all().filter(|n| self.osds[usize::from(*n)].awaits.is_some()).map(Action::LeaseOver));
         for (n, osd) in (0u8..).zip(&self.osds) {
             if self.budget.timers > 0 && osd.is_up && osd.timer.is_some() {
@@ -81,7 +82,7 @@ impl World {
             }
             if osd.is_up
                 && self.budget.writes > 0
-                && osd.peering.is_active()
+                && osd.peering.serves()
                 && !osd.holds(self.write_to(osd) % 2)
             {
                 actions.push(Action::Write(n));
@@ -109,6 +110,10 @@ impl World {
             actions.push(Action::Split);
             let may_move = self.half == CHILD && self.budget.pairs > 0;
             actions.extend(places(map).filter(|_| may_move).map(Action::SplitTo));
+        }
+        if self.budget.merges > 0 && map.is_split {
+            let is_announced = map.announced > 0;
+            actions.push(if is_announced { Action::RetractMerge } else { Action::AnnounceMerge });
         }
         if self.budget.drops > 0 && !map.temp.is_empty() {
             actions.push(Action::DropTemp);

@@ -71,7 +71,7 @@ impl World {
         if self.is_wiped && waits {
             return;
         }
-        assert!(primary.peering.is_active(), "a quiet cluster does not serve: {:#?}", primary.peering);
+        assert!(primary.peering.serves(), "a quiet cluster does not serve: {:#?}", primary.peering);
         assert_eq!(
             self.acked & primary.memory.ids(),
             primary.memory.ids(),

@@ -6,8 +6,11 @@ impl World {
     pub(super) fn deliver(&mut self, message: Message) {
         let n = message.to;
         if n == MONITOR {
-            let Body::Temp { asked } = message.body else { return };
-            return self.new_map(|map, _| map.heed(message.from, &asked));
+            return match message.body {
+                Body::Temp { asked } => self.new_map(|map, _| map.heed(message.from, &asked)),
+                Body::Mergeable(merged) => self.merge(message.epoch, merged),
+                _ => {}
+            };
         }
         if !self.osd(n).is_up || self.osd(n).start != message.to_start {
             return;

@@ -22,7 +22,8 @@ impl World {
     pub(super) fn is_split_due(&self, n: u8) -> bool {
         let osd = &self.osds[usize::from(n)];
         let map = &self.maps[osd.epoch as usize - 1];
-        resize_is_due(&osd.memory.info(), pg_num(map.is_split), Epoch(osd.epoch))
+        let (own, now) = (osd.memory.info(), pg_num(map.is_split));
+        own.pg_num < now && resize_is_due(&own, now, Epoch(osd.epoch))
     }
 
     pub(super) fn split(&mut self, to: Option<[u8; 2]>) {
@@ -41,6 +42,9 @@ impl World {
     /// is, and until then the child follows the maps.
     pub(super) fn see_map(&mut self, n: u8) {
         self.osd(n).epoch += 1;
+        if self.see_merge(n) {
+            return;
+        }
         let is_due = self.is_split_due(n);
         let divides = is_due && *self.osd(n).peering.phase() != Phase::Loading;
         let is_new = is_due && self.half == CHILD && self.osd(n).parent.is_none();
@@ -95,7 +99,7 @@ impl World {
     }
 
     /// It was to have a copy of the PG, since its store was made.
-    fn has_copy(&self, n: u8) -> bool {
+    pub(super) fn has_copy(&self, n: u8) -> bool {
         let osd = &self.osds[usize::from(n)];
         let mut before = self.maps.iter().take(osd.epoch as usize - 1).skip(osd.disk.made as usize - 1);
         let is_served = |map: &OsdMap| map.acting().contains(&n) || map.up_set().contains(&n);

@@ -87,7 +87,7 @@ impl Snaps {
 impl Pg {
     /// Starts trimming removed snapshots, unless that is under way.
     pub(in crate::pg) fn trim_snaps(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        let is_idle = self.peer.is_active() && self.may_trim(osd) && self.ops.snaps.next_to_trim().is_some();
+        let is_idle = self.peer.serves() && self.may_trim(osd) && self.ops.snaps.next_to_trim().is_some();
         if !is_idle || self.ops.snaps.is_trimming.replace(true) {
             return;
         }
@@ -162,7 +162,7 @@ impl Pg {
     }
 
     fn may_go_on(&self, osd: &OsdShard, generation: u64) -> Result<(), End> {
-        let may = !self.peer.is_past(generation) && self.peer.is_active() && self.may_trim(osd);
+        let may = !self.peer.is_past(generation) && self.peer.serves() && self.may_trim(osd);
         if may { Ok(()) } else { Err(End::Over) }
     }
 
