@@ -29,6 +29,7 @@ use crate::history::History;
 use crate::log::ClusterLog;
 use crate::mon::commit::Work;
 use crate::options::{ClientOptions, OptionEdit};
+use crate::pacing::Merges;
 use crate::session::Session;
 use crate::state::{Saved, StateFile};
 use crate::stats::ClusterStats;
@@ -107,6 +108,8 @@ pub struct Mon {
     pub(crate) failures: RefCell<Failures>,
     /// When the next beacon of each OSD that is up must have come.
     pub(crate) beacons_due_ns: RefCell<BTreeMap<OsdId, u64>>,
+    /// Merges of PGs that were not done.
+    pub(crate) merges: RefCell<Merges>,
     /// Since when each OSD is down that is not out yet.
     pub(crate) down_ns: RefCell<BTreeMap<OsdId, u64>>,
     pub(crate) log: RefCell<ClusterLog>,
@@ -191,6 +194,7 @@ impl Mon {
             failures: RefCell::default(),
             beacons_due_ns: RefCell::default(),
             down_ns: RefCell::default(),
+            merges: RefCell::default(),
             log: RefCell::default(),
             options: RefCell::new(options),
             work: RefCell::default(),

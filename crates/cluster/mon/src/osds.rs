@@ -4,17 +4,18 @@
 use std::rc::Rc;
 
 use carmine_crush::classes::class_name;
+use carmine_crush::pg_mapping;
 use carmine_messenger::{Connection, Message};
 use carmine_types::{Epoch, OsdId, PgId};
 use carmine_wire::mon_msg::LogMsg;
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgCreated, PgTemp};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgCreated, PgTemp, ReadyToMerge};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::pg_stat::state;
 use carmine_wire::private::{OsdDamage, OsdStats};
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use tracing::{debug, info, warn};
 
-use crate::change::{Asked, Change, ClassEdit, OsdAddrs, Refusal, quota, snaps};
+use crate::change::{Asked, Change, ClassEdit, OsdAddrs, Refusal, merge, quota, snaps};
 use crate::mon::Mon;
 
 /// Lines for the cluster's log that one message of an OSD may bring; more are ignored.
@@ -52,6 +53,7 @@ impl Mon {
             kinds::OSD_FAILURE => self.failure(osd, &addrs, msg.decode()?),
             kinds::OSD_PG_TEMP => self.pg_temp(osd, &addrs, msg.decode()?),
             kinds::OSD_PG_CREATED => self.pg_created(osd, &addrs, &msg.decode()?),
+            kinds::OSD_PG_READY_TO_MERGE => self.ready_to_merge(osd, &addrs, &msg.decode()?),
             kinds::OSD_STATS => self.stats(osd, &addrs, msg.decode()?),
             kinds::LOG => self.osd_log(osd, &addrs, &msg.decode()?),
             kinds::OSD_DAMAGE => self.damage(osd, &addrs, msg.decode()?),
@@ -205,6 +207,25 @@ impl Mon {
         if is_up_at(&self.current().map, osd, addrs) {
             self.creating.borrow_mut().remove(created.pg);
             self.judge_created();
+        }
+    }
+
+    /// A primary says whether a PG can be merged.
+    fn ready_to_merge(&self, osd: OsdId, addrs: &EntityAddrVec, told: &ReadyToMerge) {
+        // It may have been quick: a merge that is given up is not tried again at once.
+        self.judge_merges();
+        let map = &self.current().map;
+        let leads = || pg_mapping(map, told.source).acting_primary == Some(osd);
+        match merge::heed(map, told).filter(|_| is_up_at(map, osd, addrs) && leads()) {
+            Some(change) => {
+                info!(
+                    "{osd} says that pg {} is {}ready to be merged",
+                    told.source,
+                    if told.ready { "" } else { "not " }
+                );
+                self.note(map, change);
+            }
+            None => debug!("ignored the word of {osd} on the merge of pg {}", told.source),
         }
     }
 

@@ -6,6 +6,7 @@ mod fullness;
 pub(crate) mod gather;
 pub(crate) mod group;
 mod limits;
+pub(crate) mod merge;
 pub(crate) mod osd;
 pub(crate) mod pg_num;
 mod place;
@@ -30,6 +31,7 @@ pub(crate) use classes::ClassEdit;
 pub(crate) use crush::RuleEdit;
 pub(crate) use group::Group;
 pub(crate) use limits::FullState;
+pub(crate) use merge::Merge;
 pub(crate) use profile::Profile;
 pub(crate) use quota::Quota;
 pub(crate) use snaps::SnapWish;
@@ -90,6 +92,8 @@ pub(crate) enum Change {
     PgpNum { pool: String, wanted: i64 },
     /// A step to what is wanted.
     PgStep { pool: i64, pg_num: u32, pgp_num: u32 },
+    /// A step of a merge of its last PG into another one.
+    Merge { pool: i64, merge: Merge },
     /// Keeps the autoscaler from all pools.
     NoAutoscale,
     /// Limits what a pool may hold.
@@ -210,6 +214,7 @@ impl Change {
             Self::PgNum { pool, wanted } => pg_num::set(map, pool, *wanted, now),
             Self::PgpNum { pool, wanted } => pg_num::set_placed(map, pool, *wanted, now),
             Self::PgStep { pool, pg_num, pgp_num } => Ok(pg_num::step(map, *pool, (*pg_num, *pgp_num), now)),
+            Self::Merge { pool, merge } => Ok(merge::plan(map, *pool, merge, now)),
             Self::NoAutoscale => Ok(pool::no_autoscale(map, now)),
             Self::Quota { pool, quota } => quota::set(map, pool, quota, now),
             Self::QuotaReached { pool, full } => Ok(quota::reached(map, *pool, *full, now)),

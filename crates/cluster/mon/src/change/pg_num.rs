@@ -1,13 +1,15 @@
 //! The number of PGs of a pool: the number that a user wants, and the steps to it.
 //!
 //! As in Ceph, `osd pool set POOL pg_num N` only notes what is wanted (`pg_num_target`, and with it `pgp_num_target`). Steps then add
-//! PGs (`pg_num`), each of which is where its parent is, and after that move them (`pgp_num`). In a real cluster the manager takes
-//! these steps; here the monitor does ([`crate::pacing`]).
+//! PGs (`pg_num`), each of which is where its parent is, and after that move them (`pgp_num`); or first move those that are to
+//! be merged, and then merge one after the other ([`super::merge`]). In a real cluster the manager takes these steps; here the monitor
+//! does ([`crate::pacing`]).
 
 use carmine_types::{UTime, errno};
 use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
+use super::merge::is_pending;
 use super::pool::{PG_NUM_MAX, changed, pool_of};
 use super::pool_value::{flag, int_option};
 use super::{Refusal, refuse};
@@ -16,7 +18,7 @@ use super::{Refusal, refuse};
 ///
 /// # Errors
 /// With Ceph's words: EPERM: the pool has the flag `nopgchange`; ERANGE: no pool may have so many; EINVAL: the pool's own limits. EPERM
-/// too: there would be fewer, which takes merges.
+/// too: there would be fewer, for the OSDs cannot merge PGs yet.
 pub(super) fn set(map: &OsdMap, name: &str, wanted: i64, now: UTime) -> Result<Option<Incremental>, Refusal> {
     let (id, pool) = pool_of(map, name)?;
     check_flag(pool, "pg_num")?;
@@ -85,29 +87,34 @@ pub(crate) fn check_flag(pool: &PgPool, var: &str) -> Result<(), Refusal> {
     Err(refuse(errno::EPERM, text))
 }
 
-/// Whether a pool has the number of PGs that is wanted, placed as wanted.
+/// Whether a pool has the number of PGs that is wanted, placed as wanted, and goes on with them.
 pub(crate) fn is_settled(pool: &PgPool) -> bool {
-    pool.pg_num == pool.pg_num_target && pool.pgp_num == pool.pgp_num_target
+    pool.pg_num == pool.pg_num_target && pool.pgp_num == pool.pgp_num_target && !is_pending(pool)
 }
 
-/// Whether this map allows the next step.
+/// Whether this map allows the next step of a pool.
 pub(crate) fn may_step(map: &OsdMap, id: i64, pool: &PgPool) -> bool {
-    let is_ready = pool.flags & POOL_CREATING == 0 && check_flag(pool, "").is_ok();
-    is_ready && (pool.pg_num == pool.pg_num_target || may_split(map, id))
+    let is_ready = pool.flags & POOL_CREATING == 0 && check_flag(pool, "").is_ok() && !is_pending(pool);
+    is_ready && (pool.pg_num >= pool.pg_num_target || may_split(map, id))
 }
 
 /// OSDs that are down and may come back with undivided PGs, and acting sets that somebody asked for, are waited for.
 fn may_split(map: &OsdMap, id: i64) -> bool {
-    let is_missing = |osd| map.is_in(osd) && !map.is_up(osd);
     let has_temp = map.pg_temp.keys().chain(map.primary_temp.keys()).any(|pg| pg.pool == id);
-    !has_temp && !map.osds().any(is_missing)
+    !has_temp && !is_one_missing(map)
+}
+
+/// An OSD is down, and may come back.
+pub(super) fn is_one_missing(map: &OsdMap) -> bool {
+    map.osds().any(|osd| map.is_in(osd) && !map.is_up(osd))
 }
 
 /// Takes a pool's next step: `pg_num` PGs, which are placed as if there were `pgp_num`.
 pub(super) fn step(map: &OsdMap, id: i64, (pg_num, pgp_num): (u32, u32), now: UTime) -> Option<Incremental> {
     let pool = map.pool(id).filter(|pool| may_step(map, id, pool))?;
     // The user may have changed the target since this step was chosen.
-    if !(pool.pg_num..=pool.pg_num_target).contains(&pg_num) || pgp_num > pg_num {
+    let is_wanted = pg_num == pool.pg_num || (pool.pg_num..=pool.pg_num_target).contains(&pg_num);
+    if !is_wanted || pgp_num > pg_num {
         return None;
     }
     let mut next = PgPool { pg_num, pgp_num, pg_num_pending: pg_num, ..pool.clone() };

@@ -1,4 +1,5 @@
 mod health;
+mod merge;
 mod pg_num;
 mod stats;
 mod tree;

@@ -10,7 +10,7 @@ use crate::pacing::next_step;
 use crate::testing::addrs_of;
 
 /// A pool `bench` with this many PGs on three OSDs.
-fn pool(pg_num: u32) -> OsdMap {
+pub(super) fn pool(pg_num: u32) -> OsdMap {
     let mut map = cluster_up(3);
     let mut inc = Incremental::next(&map, now());
     let bench = map.pool(1).unwrap().clone();
@@ -45,12 +45,12 @@ fn set(map: &mut OsdMap, var: &str, val: &str) -> Result<(), (i32, String)> {
     }
 }
 
-fn step(map: &OsdMap, stats: &ClusterStats) -> Option<Change> {
-    with_view(map, stats, next_step)
+pub(super) fn step(map: &OsdMap, stats: &ClusterStats) -> Option<Change> {
+    with_view(map, stats, |view| next_step(view, |_| true))
 }
 
 /// Applies the step that is due; the pool's numbers after it.
-fn apply_step(map: &mut OsdMap) -> (u32, u32) {
+pub(super) fn apply_step(map: &mut OsdMap) -> (u32, u32) {
     let due = step(map, &reports(map)).expect("a step is due");
     assert!(apply(map, due));
     let pool = map.pool(1).unwrap();
@@ -58,7 +58,7 @@ fn apply_step(map: &mut OsdMap) -> (u32, u32) {
     (pool.pg_num, pool.pgp_num)
 }
 
-fn numbers(map: &OsdMap) -> [u32; 5] {
+pub(super) fn numbers(map: &OsdMap) -> [u32; 5] {
     let pool = map.pool(1).unwrap();
     [pool.pg_num, pool.pgp_num, pool.pg_num_target, pool.pgp_num_target, pool.pg_num_pending]
 }
