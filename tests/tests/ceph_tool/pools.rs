@@ -24,7 +24,7 @@ pub(super) fn pools(ceph: &mut Ceph<'_>) {
     ceph.says("osd pool set rbd pg_autoscale_mode off", "pg_autoscale_mode to off", "");
     ceph.says("osd pool set noautoscale", "noautoscale is set", "");
     ceph.says("osd pool set rbd pg_num 32", "set pool 2 pg_num to 32", "its PGs are split");
-    ceph.refused("osd pool set rbd pg_num 8", "PGs cannot be merged yet");
+    ceph.says("osd pool set rbd pg_num 8", "set pool 2 pg_num to 8", "its PGs are merged");
     ceph.refused("osd pool create ec 8 8 erasure", "only replicated pools");
     ceph.ok("osd pool create hundred 100 100");
     ceph.ok("osd pool rm hundred hundred --yes-i-really-really-mean-it");

@@ -17,8 +17,7 @@ use super::{Refusal, refuse};
 /// Notes how many PGs a user wants in a pool.
 ///
 /// # Errors
-/// With Ceph's words: EPERM: the pool has the flag `nopgchange`; ERANGE: no pool may have so many; EINVAL: the pool's own limits. EPERM
-/// too: there would be fewer, for the OSDs cannot merge PGs yet.
+/// With Ceph's words: EPERM: the pool has the flag `nopgchange`; ERANGE: no pool may have so many; EINVAL: the pool's own limits.
 pub(super) fn set(map: &OsdMap, name: &str, wanted: i64, now: UTime) -> Result<Option<Incremental>, Refusal> {
     let (id, pool) = pool_of(map, name)?;
     check_flag(pool, "pg_num")?;
@@ -27,10 +26,6 @@ pub(super) fn set(map: &OsdMap, name: &str, wanted: i64, now: UTime) -> Result<O
     }
     let fitting = u32::try_from(wanted).ok().filter(|wanted| (1..=PG_NUM_MAX).contains(wanted));
     let wanted = fitting.ok_or_else(out_of_range)?;
-    if wanted < pool.pg_num {
-        let text = format!("specified pg_num {wanted} < pg_num {}: PGs cannot be merged yet", pool.pg_num);
-        return Err(refuse(errno::EPERM, text));
-    }
     let limit = |name| int_option(pool, name).filter(|limit| *limit != 0);
     if let Some(least) = limit("pg_num_min").filter(|least| i64::from(wanted) < *least) {
         return Err(refuse(errno::EINVAL, format!("specified pg_num {wanted} < pg_num_min {least}")));

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use carmine_messenger::{ClientConfig, Dispatcher, connect};
 use carmine_reactor::sim::{NodeId, Sim};
-use carmine_types::PgId;
+use carmine_types::{Eversion, PgId};
 use carmine_wire::mon_msg::{
     Command, GetPoolStats, LogMsg, ONETIME, OsdMapMsg, PoolOp, Subscribe, Subscription,
 };
-use carmine_wire::osd_msg::{Beacon, Boot, PgCreate, PgCreated, Superblock};
+use carmine_wire::osd_msg::{Beacon, Boot, PgCreate, PgCreated, ReadyToMerge, Superblock};
 use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::pg_stat::{PgStat, state};
 use carmine_wire::{EntityAddr, kinds};
@@ -423,13 +423,7 @@ fn no_map_is_dropped_while_a_pool_is_being_created() {
         conn.send(Message::encode(&boot_of(0)));
         change(&shard, 520).await;
         let oldest = async || {
-            conn.send(Message::encode(&Beacon {
-                version: 0,
-                pgs: Vec::new(),
-                min_last_epoch_clean: Epoch(400),
-                last_purged_snaps_scrub: UTime::ZERO,
-                interval_s: 300,
-            }));
+            conn.send(Message::encode(&beacon(Epoch(400))));
             shard.sleep(Duration::from_millis(100)).await;
             epochs()[0]
         };
@@ -437,6 +431,11 @@ fn no_map_is_dropped_while_a_pool_is_being_created() {
         (0..8).for_each(|ps| conn.send(Message::encode(&PgCreated { version: 0, pg: PgId::new(1, ps) })));
         assert!(oldest().await > 1);
     });
+}
+
+fn beacon(min_last_epoch_clean: Epoch) -> Beacon {
+    let last_purged_snaps_scrub = UTime::ZERO;
+    Beacon { version: 0, pgs: Vec::new(), min_last_epoch_clean, last_purged_snaps_scrub, interval_s: 300 }
 }
 
 /// The boot of an OSD as [`Peer::connect`] makes it.
@@ -507,5 +506,87 @@ fn a_wish_for_more_pgs_is_gone_to_in_steps() {
         let moves = (8..17).map(|pgp_num| (16, pgp_num));
         assert_eq!(seen, [(8, 8)].into_iter().chain(moves).collect::<Vec<_>>());
         assert!(!mon().is_pacing());
+    });
+}
+
+/// The number of PGs, and what it is after the merge that is under way.
+fn pending() -> (u32, u32) {
+    let current = mon().current();
+    let pool = current.map.pool(1).unwrap();
+    (pool.pg_num, pool.pg_num_pending)
+}
+
+/// The primary of the PG that is to be merged says whether it is ready.
+fn answer(conn: &Rc<Connection>, ready: bool) {
+    let epoch = mon().current().map.epoch;
+    conn.send(Message::encode(&ReadyToMerge {
+        version: epoch.0.into(),
+        source: PgId::new(1, pending().1),
+        source_version: Eversion::new(3, 4),
+        target_version: Eversion::new(3, 5),
+        last_epoch_started: epoch,
+        last_epoch_clean: epoch,
+        ready,
+    }));
+}
+
+/// Reports for so long, or until these are the numbers; the time it took. The OSD that there is shows that it lives.
+async fn report_until(
+    (shard, conn): (&Shard, &Rc<Connection>),
+    most: Duration,
+    wanted: (u32, u32),
+) -> Option<Duration> {
+    let begun_ns = shard.now_ns();
+    loop {
+        let took = Duration::from_nanos(shard.now_ns() - begun_ns);
+        if pending() == wanted {
+            return Some(took);
+        }
+        if took > most {
+            return None;
+        }
+        report_all();
+        conn.send(Message::encode(&beacon(Epoch(0))));
+        shard.sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[test]
+fn a_merge_is_given_up_without_a_word_and_tried_again_later() {
+    let sim = Sim::new(30);
+    start(&sim, 1 << 20);
+    run(&sim, "cluster", |shard| async move {
+        let (_, conn) = Peer::connect(&shard, EntityType::OSD, true).await;
+        let (_, stranger) = Peer::connect(&shard, EntityType::CLIENT, true).await;
+        conn.send(Message::encode(&boot_of(0)));
+        // The others are not expected.
+        let out = Change::Weight { osds: vec![OsdId(1), OsdId(2)], weight: 0 };
+        mon().change(out, Box::new(|_, result| result.unwrap()));
+        let fewer = Change::PgNum { pool: "bench".into(), wanted: 6 };
+        mon().change(fewer, Box::new(|_, result| result.unwrap()));
+        while !mon().current().map.is_up(OsdId(0)) || mon().current().map.is_in(OsdId(1)) {
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+        let (soon, second) = (Duration::from_secs(5), Duration::from_secs(1));
+        assert!(report_until((&shard, &conn), soon, (8, 7)).await.is_some());
+        answer(&stranger, true);
+        // Nobody says a word.
+        let took = report_until((&shard, &conn), 100 * second, (8, 8)).await.unwrap();
+        assert!((58 * second..63 * second).contains(&took), "{took:?}");
+        let took = report_until((&shard, &conn), 100 * second, (8, 7)).await.unwrap();
+        assert!((29 * second..33 * second).contains(&took), "{took:?}");
+        answer(&conn, false);
+        assert!(report_until((&shard, &conn), second / 2, (8, 8)).await.is_some());
+        let took = report_until((&shard, &conn), 100 * second, (8, 7)).await.unwrap();
+        assert!((29 * second..33 * second).contains(&took), "{took:?}");
+        answer(&conn, true);
+        assert!(report_until((&shard, &conn), second / 2, (7, 7)).await.is_some());
+        let took = report_until((&shard, &conn), soon, (7, 6)).await.unwrap();
+        assert!(took < 3 * second, "the next one follows at once: {took:?}");
+        assert!(mon().is_pacing());
+        answer(&conn, true);
+        assert!(report_until((&shard, &conn), soon, (6, 6)).await.is_some());
+        assert!(report_until((&shard, &conn), soon, (6, 5)).await.is_none());
+        assert_eq!((numbers_of_pgs(), mon().is_pacing()), ((6, 6), false));
     });
 }

@@ -215,16 +215,13 @@ pub(crate) fn acts(pool: &PgPool) -> bool {
     pool.pg_autoscale_mode == ON
 }
 
-/// The pools that are to get more PGs. Those with too many keep them: PGs cannot be merged yet.
+/// The numbers of PGs that pools are to get.
 pub(crate) fn wishes(view: &View<'_>) -> Vec<Change> {
-    let more = |advice: &Advice<'_>| {
-        acts(advice.pool) && advice.is_far && advice.pg_num > u64::from(advice.pool.pg_num_target)
-    };
     let wish = |advice: Advice<'_>| Change::PgNum {
         pool: advice.name.to_owned(),
         wanted: i64::try_from(advice.pg_num).unwrap_or(i64::MAX),
     };
-    advices(view).into_iter().filter(more).map(wish).collect()
+    advices(view).into_iter().filter(|advice| acts(advice.pool) && advice.is_far).map(wish).collect()
 }
 
 /// Lines of complaint about pools that are only watched: those with too few PGs, and those with too many.

@@ -178,7 +178,6 @@ fn what_cannot_be_is_refused_with_ceph_s_words() {
         ("pg_num", "-1", errno::ERANGE, range),
         ("pg_num", "65537", errno::ERANGE, range),
         ("pg_num", "x", errno::EINVAL, number),
-        ("pg_num", "4", errno::EPERM, "specified pg_num 4 < pg_num 8: PGs cannot be merged yet"),
         ("pgp_num", "0", errno::EINVAL, "specified pgp_num must > 0, but you set to 0"),
         ("pgp_num", "-2", errno::EINVAL, "specified pgp_num must > 0, but you set to -2"),
         ("pgp_num", "9", errno::EINVAL, "specified pgp_num 9 > pg_num 8"),
@@ -200,9 +199,15 @@ fn what_cannot_be_is_refused_with_ceph_s_words() {
     assert_eq!(refused(&mut map, "pg_num", "16"), (errno::EINVAL, text));
     set(&mut map, "pg_num", "10").unwrap();
     set(&mut map, "pg_num_max", "0").unwrap();
-    // The wish may be taken back, as long as there are not more PGs.
+    assert_eq!(
+        refused(&mut map, "pg_num", "4"),
+        (errno::EINVAL, "specified pg_num 4 < pg_num_min 5".to_owned())
+    );
+    // The wish may be taken back.
     set(&mut map, "pg_num", "9").unwrap();
     assert_eq!(numbers(&map), [8, 8, 9, 9, 8]);
+    set(&mut map, "pg_num", "5").unwrap();
+    assert_eq!(numbers(&map), [8, 8, 5, 5, 8], "fewer are a wish, too");
     set(&mut map, "nopgchange", "1").unwrap();
     for (var, val) in [("pg_num", "x"), ("pgp_num", "8")] {
         let text =
@@ -302,7 +307,10 @@ fn the_autoscaler_s_figures_are_those_of_a_real_one() {
     assert_eq!(row("a ")[..].join(" "), "a 0 B 3.0 12 GiB 0.7500 0.4000 0.7500 4.0 4 20 warn False");
     let health = with_view(&map, &stats, |view| crate::report::health::text(view, true));
     assert!(health.contains("POOL_TOO_FEW_PGS: 1 pools have too few placement groups\n    Pool a has 4 placement groups, should have 20\n"), "{health}");
-    // What it may change it changes, but it merges nothing.
+    // What it may change it changes, also where there are too many.
+    let (many, values) = (Some(128), vec![("pg_autoscale_mode".to_owned(), "on".to_owned())]);
+    let pool = Change::CreatePool { name: "many".into(), pg_num: many, size: Some(3), rule: 0, values };
+    assert!(apply(&mut map, pool));
     value(&mut map, "dev", "pg_autoscale_mode", "on");
     let wishes = with_view(&map, &stats, crate::report::autoscale::wishes);
     let wishes: Vec<_> = wishes
@@ -312,7 +320,7 @@ fn the_autoscaler_s_figures_are_those_of_a_real_one() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(wishes, [("bench", 32), ("b", 32), ("d", 32)]);
+    assert_eq!(wishes, [("bench", 32), ("b", 32), ("d", 32), ("many", 32)]);
     assert!(apply(&mut map, Change::NoAutoscale) && !apply(&mut map, Change::NoAutoscale));
     assert!(with_view(&map, &stats, crate::report::autoscale::wishes).is_empty());
 }
