@@ -484,10 +484,14 @@ impl Chaos {
                     _ => json!({ "prefix": "osd pg-upmap-items", "pgid": pg, "id": [osd, other] }),
                 }
             }
-            // The monitor refuses fewer than there are, and waits with more until all is well.
+            // The monitor waits with both, more and fewer, until all is well.
             9 => {
-                let pg_num = (PGS + self.rng.u32(..PGS * 4)).to_string();
-                json!({ "prefix": "osd pool set", "pool": POOL, "var": "pg_num", "val": pg_num })
+                let now = self.cluster.pg_num()?.unwrap_or(PGS);
+                let pg_num = match self.rng.bool() {
+                    true => PGS + self.rng.u32(..PGS * 4),
+                    false => now.saturating_sub(self.rng.u32(1..=4)).max(1),
+                };
+                json!({ "prefix": "osd pool set", "pool": POOL, "var": "pg_num", "val": pg_num.to_string() })
             }
             _ => {
                 let least = self.cluster.shape.min_size;
@@ -605,6 +609,13 @@ impl Chaos {
             self.cluster.command(&command)?;
         }
         self.set_pool("size", size)?;
+        if self.theme != Theme::Lag {
+            // No more PGs are made; some are merged while clients end their work.
+            let pg_num = self.cluster.pg_num()?.unwrap_or(PGS).saturating_sub(self.rng.u32(..4)).max(1);
+            self.say(format!("the pool is to have {pg_num} PGs"));
+            let (prefix, val) = ("osd pool set", pg_num.to_string());
+            self.cluster.command(&json!({ "prefix": prefix, "pool": POOL, "var": "pg_num", "val": val }))?;
+        }
         self.load.is_troubled.set(false);
         Ok(())
     }

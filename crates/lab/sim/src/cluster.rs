@@ -277,12 +277,22 @@ impl Cluster {
     /// # Errors
     /// A task panicked, or the monitor does not answer.
     pub(crate) fn primary(&self, ps: u32) -> Result<Option<u32>, SimStuck> {
+        self.look(move |client| Some(client.view()?.acting_primary(PgId::new(POOL_ID, ps))?.0))
+    }
+
+    /// The number of PGs of the pool, by such a map.
+    ///
+    /// # Errors
+    /// As [`Cluster::primary`].
+    pub(crate) fn pg_num(&self) -> Result<Option<u32>, SimStuck> {
+        self.look(|client| Some(client.view()?.map().pool(POOL_ID)?.pg_num))
+    }
+
+    fn look(&self, read: impl Fn(&Client) -> Option<u32> + 'static) -> Result<Option<u32>, SimStuck> {
         let found = Rc::<Cell<Option<u32>>>::default();
         let own = Rc::clone(&found);
         let (node, done) = self.task("looker", move |client| {
-            let view = client.view();
-            let primary = view.and_then(|view| view.acting_primary(PgId::new(POOL_ID, ps)));
-            own.set(primary.map(|osd| osd.0));
+            own.set(read(&client));
             std::future::ready(())
         });
         self.run(|| done.get())?;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use carmine_client::{Client, Pool};
 use carmine_reactor::sim::SimStuck;
 use carmine_types::{OsdId, PgId};
+use carmine_wire::osdmap::OsdMap;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::chaos::Chaos;
 use crate::check::{Fault, check};
-use crate::cluster::{POOL, Shape};
+use crate::cluster::{POOL, POOL_ID, Shape};
 use crate::load::{self, OBJECTS, object_name};
 
 /// Faults of a run, at least and at most.
@@ -145,6 +146,9 @@ async fn clean(client: Rc<Client>, osds: u32, seen: Rc<RefCell<String>>) {
     let shard = client.shard().clone();
     loop {
         let mut why = String::new();
+        if !client.view().is_some_and(|view| has_wanted_pgs(view.map())) {
+            why += "the pool does not have as many PGs as it is to have; ";
+        }
         for osd in (0..osds).map(OsdId) {
             if !client.view().is_some_and(|view| view.map().is_up(osd)) {
                 why += &format!("{osd} is not up; ");
@@ -170,6 +174,14 @@ async fn clean(client: Rc<Client>, osds: u32, seen: Rc<RefCell<String>>) {
     }
 }
 
+/// The pool has as many PGs as it is to have, where they belong.
+fn has_wanted_pgs(map: &OsdMap) -> bool {
+    map.pool(POOL_ID).is_some_and(|pool| {
+        (pool.pg_num, pool.pgp_num, pool.pg_num_pending)
+            == (pool.pg_num_target, pool.pgp_num_target, pool.pg_num)
+    })
+}
+
 async fn admin(client: &Client, osd: OsdId, question: &str) -> Result<Value, String> {
     let text = client.admin(osd, question).await.map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| format!("{osd} answered {text}: {error}"))
@@ -185,7 +197,8 @@ async fn compare(pool: &Pool, shape: Shape) -> Result<(), String> {
         copies.push(admin(client, osd, r#"{"prefix":"pg_contents"}"#).await?);
     }
     let view = client.view().ok_or("there is no map")?;
-    for pg in (0..shape.pgs).map(|ps| PgId::new(pool.id(), ps)) {
+    let pgs = view.map().pool(pool.id()).map_or(0, |pool| pool.pg_num);
+    for pg in (0..pgs).map(|ps| PgId::new(pool.id(), ps)) {
         let members: Vec<OsdId> = view.mapping(pg).acting_osds().collect();
         if members.len() != size {
             return Err(format!("{pg} has the members {members:?}, not {size}"));

@@ -452,6 +452,22 @@ fn a_pg_is_merged() {
     }
 }
 
+/// Its members have begun the interval in which nobody is served.
+#[test]
+fn a_pg_is_about_to_be_merged() {
+    for (osds, size, min_size) in [(2, 2, 1), (3, 3, 2)] {
+        let mut world = neighbours(osds, size, min_size);
+        world.budget = Budget { merges: 1, timers: 9, ..CALM };
+        world.step(Action::AnnounceMerge);
+        while !world.actions().contains(&Action::SayMergeable(0)) {
+            let action = world.actions()[0];
+            world.step(action);
+        }
+        let budget = Budget { writes: 1, kills: 1, merges: 2, timers: 1, ..CALM };
+        scenario("merge ready", world.with(budget));
+    }
+}
+
 #[test]
 fn a_merge_is_given_up_and_announced_again() {
     let world = neighbours(2, 2, 1);
