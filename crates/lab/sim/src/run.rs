@@ -7,7 +7,7 @@ use std::time::Duration;
 use carmine_client::{Client, Pool};
 use carmine_reactor::sim::SimStuck;
 use carmine_types::{OsdId, PgId};
-use carmine_wire::osdmap::OsdMap;
+use carmine_wire::osdmap::PgPool;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -127,6 +127,7 @@ fn through(chaos: &mut Chaos, healed_ms: &mut f64) -> Result<(), String> {
                     let _ = client.mon_command(r#"{"prefix":"osd repair","who":"all"}"#).await;
                     client.shard().sleep(REPAIR).await;
                 }
+                reach_pgs(&client).await;
                 clean(Rc::clone(&client), osds, Rc::default()).await;
                 *wrong.borrow_mut() = compare(&pool, shape).await.err();
             }
@@ -146,9 +147,6 @@ async fn clean(client: Rc<Client>, osds: u32, seen: Rc<RefCell<String>>) {
     let shard = client.shard().clone();
     loop {
         let mut why = String::new();
-        if !client.view().is_some_and(|view| has_wanted_pgs(view.map())) {
-            why += "the pool does not have as many PGs as it is to have; ";
-        }
         for osd in (0..osds).map(OsdId) {
             if !client.view().is_some_and(|view| view.map().is_up(osd)) {
                 why += &format!("{osd} is not up; ");
@@ -174,12 +172,15 @@ async fn clean(client: Rc<Client>, osds: u32, seen: Rc<RefCell<String>>) {
     }
 }
 
-/// The pool has as many PGs as it is to have, where they belong.
-fn has_wanted_pgs(map: &OsdMap) -> bool {
-    map.pool(POOL_ID).is_some_and(|pool| {
+/// Waits until the pool has as many PGs as it is to have, where they belong. It gets there in small steps.
+async fn reach_pgs(client: &Client) {
+    let is_there = |pool: &PgPool| {
         (pool.pg_num, pool.pgp_num, pool.pg_num_pending)
             == (pool.pg_num_target, pool.pgp_num_target, pool.pg_num)
-    })
+    };
+    while !client.view().is_some_and(|view| view.map().pool(POOL_ID).is_some_and(is_there)) {
+        client.shard().sleep(Duration::from_secs(1)).await;
+    }
 }
 
 async fn admin(client: &Client, osd: OsdId, question: &str) -> Result<Value, String> {

@@ -31,6 +31,8 @@ const CHANGED_MS: std::ops::Range<u64> = 1_000..10_000;
 const ISOLATED_MS: std::ops::Range<u64> = 1_000..30_000;
 /// Most PGs of the pool, as a multiple of those at first.
 const PGS_TIMES: u32 = 4;
+/// Most PGs that are merged at a time: each takes a monitor about two seconds.
+const MERGES_MAX: u32 = 6;
 /// Milliseconds that writes wait since the pool is full.
 const FULL_MS: std::ops::Range<u64> = 500..4_000;
 /// Ratio of used space from which drives count as full while they are meant to be. A real monitor takes 0 for "not set".
@@ -59,6 +61,8 @@ carmine_types::words! {
         Pool = "pool",
         /// The pool gets more PGs, and keeps them.
         Split = "split",
+        /// The pool gets fewer PGs, one after the other.
+        Merge = "merge",
         /// The connections of an OSD break.
         Cut = "cut",
         /// An OSD cannot write its files.
@@ -80,7 +84,7 @@ impl Kind {
         match self {
             Kind::Kill => 5,
             Kind::Stop | Kind::Out | Kind::Cut | Kind::File | Kind::Mon | Kind::Partition => 2,
-            Kind::Restart | Kind::Pool | Kind::Split | Kind::Full | Kind::Mgr => 1,
+            Kind::Restart | Kind::Pool | Kind::Split | Kind::Merge | Kind::Full | Kind::Mgr => 1,
         }
     }
 
@@ -330,7 +334,7 @@ impl Faults {
             Kind::Restart if can_hurt => self.restart(at, &seen),
             Kind::Out if self.serving() > usize::from(self.now.min_size) => self.out(at),
             Kind::Pool if self.times.changed_until.is_none() => self.change_pool(),
-            Kind::Split => self.split(),
+            Kind::Split | Kind::Merge => self.resize(kind),
             // One that was just started has no connections yet.
             Kind::Cut if is_up(at) => self.cut(at, &seen),
             Kind::File if can_hurt && self.writes_a_file(at, &seen) => self.fail_files(at, &seen),
@@ -501,16 +505,20 @@ impl Faults {
         Ok(())
     }
 
-    /// Gives the pool more PGs, if it has those that were wanted last.
-    fn split(&mut self) -> Result<()> {
+    /// Gives the pool more PGs, or fewer, if it has those that were wanted last.
+    fn resize(&mut self, kind: Kind) -> Result<()> {
         let (planned, pool) = (self.bed.plan().pool.pg_num, pool(&osd_dump(&self.bed)?)?);
         let now = pool["pg_num"].as_u64().and_then(|pgs| u32::try_from(pgs).ok()).unwrap_or(planned);
-        let most = (now + now.div_ceil(2)).min(planned * PGS_TIMES);
-        if !is_settled(&pool) || now >= most {
+        let wanted = match kind {
+            Kind::Merge => planned.div_ceil(2).max(now.saturating_sub(MERGES_MAX))..now,
+            _ => now + 1..(now + now.div_ceil(2)).min(planned * PGS_TIMES) + 1,
+        };
+        if !is_settled(&pool) || wanted.is_empty() {
             return Ok(());
         }
-        let wanted = self.rng.u32(now + 1..=most);
-        self.strike("split", format!("the pool is to have {wanted} PGs, and has {now}"), Meant::default());
+        let wanted = self.rng.u32(wanted);
+        let what = format!("the pool is to have {wanted} PGs, and has {now}");
+        self.strike(kind.name(), what, Meant::default());
         self.set_value("pg_num", wanted)
     }
 
@@ -597,7 +605,8 @@ fn is_full(map: &Value) -> Result<bool> {
 
 /// The pool has reached the numbers of PGs that were asked for.
 fn is_settled(pool: &Value) -> bool {
-    ["pg_num", "pg_placement_num"].iter().all(|name| pool[*name] == pool[format!("{name}_target")])
+    let is_reached = |name: &&str| pool[**name] == pool[format!("{name}_target")];
+    ["pg_num", "pg_placement_num"].iter().all(is_reached) && pool["pg_num"] == pool["pg_num_pending"]
 }
 
 /// All PGs have all of their copies, by the newest map.
