@@ -6,11 +6,13 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Step, Transaction, pg_bits};
+use carmine_pgtypes::{
+    LogEntry, Merge, ObjectChange, PgInfo, PgState, Step, Transaction, merged_away, pg_bits,
+};
 use carmine_reactor::{Payload, Shard};
 use carmine_store::blue::MountOptions;
-use carmine_store::{Commit, Kv, Store, StoreShared};
-use carmine_types::{Eversion, ObjectId, SNAP_HEAD, SpgId};
+use carmine_store::{Commit, Kv, MemKv, Store, StoreShared};
+use carmine_types::{Epoch, Eversion, ObjectId, SNAP_HEAD, SpgId};
 use common::*;
 
 /// PG 0 of a pool of 3 PGs, which grows to 12 and shrinks to 3 again: it has the children 4 and 8.
@@ -159,6 +161,67 @@ fn a_merged_pg_has_all_that_its_parts_had() {
             live_on_blue(shard, &path, kv, prefer_deferred_bytes).await;
         });
     }
+}
+
+/// Entries of each part's log.
+const ENTRIES: u64 = 3000;
+
+/// A part of a pool of two, with a full log.
+fn full_log(ps: u32) -> Transaction {
+    let mut txn = Transaction::new(pg_id(1, ps), 1);
+    let oid = |n: u64| ObjectId { name: noise(n, 30).into(), ..ObjectId::cursor(1, (n as u32) << 1 | ps) };
+    txn.log = (1..=ENTRIES).map(|n| log_entry(n, &oid(n))).collect();
+    txn.info = Some(PgInfo { pg: txn.pg, pg_num: 2, ..PgInfo::default() }.into());
+    txn
+}
+
+/// Merges both parts as an OSD does; what the PG is then.
+async fn merge_full_logs(store: &Store) -> PgState {
+    for ps in [0, 1] {
+        submit(store, full_log(ps)).await.unwrap();
+    }
+    let target = store.load_pg(pg_id(1, 0)).await.unwrap().unwrap();
+    let source = store.load_pg(pg_id(1, 1)).await.unwrap().unwrap();
+    let versions = Some((source.info.last_update, target.info.last_update));
+    let map = Merge { pg_num: 1, epoch: Epoch(9), versions };
+    let merged = PgState::absorb(Some(target), PG, &[source], &map);
+    assert!(!merged.info.incomplete && merged.log.len() as u64 == 2 * ENTRIES);
+    let merge = vec![pg_id(1, 1)];
+    let txn = Transaction {
+        changes: merged_away(&merge),
+        info: Some(merged.info.clone().into()),
+        log: merged.log.clone().into(),
+        log_rewind_to: Some(Eversion::ZERO),
+        merge,
+        ..Transaction::new(PG, 0)
+    };
+    submit(store, txn).await.unwrap();
+    merged
+}
+
+#[test]
+fn a_merged_log_of_full_ones_is_there_as_a_whole() {
+    on_reactor(async |shard| {
+        let store = Store::open_shard(&StoreShared::cyan(1 << 30), &shard).await.unwrap();
+        let merged = merge_full_logs(&store).await;
+        assert!(store.load_pg(PG).await.unwrap() == Some(merged));
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let (path, mem) = (folder.path().join("block"), Arc::new(MemKv::new()));
+    let kv = Arc::clone(&mem) as Arc<dyn Kv>;
+    let merged = on_reactor(async |shard| {
+        mkfs(&shard, &path, &kv, 256 << 20).await;
+        let (_, store) = mount(&shard, &path, &kv).await;
+        merge_full_logs(&store).await
+    });
+    // The process is killed, with what its key-value store had in memory.
+    mem.crash(0);
+    on_reactor(async |shard| {
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        assert_eq!(store.list_pgs().await.unwrap(), [PG]);
+        assert!(store.load_pg(PG).await.unwrap() == Some(merged));
+        clean(&shared, &shard).await;
+    });
 }
 
 #[test]
