@@ -303,6 +303,12 @@ impl Background {
         self.child.as_ref().map_or(0, Child::id)
     }
 
+    /// What it has printed so far, standard output first.
+    pub fn said(&self) -> String {
+        let read = |file: &tempfile::NamedTempFile| std::fs::read_to_string(file.path()).unwrap_or_default();
+        read(&self.out) + &read(&self.err)
+    }
+
     /// Waits for its end; past the limit it is killed and the test fails.
     pub fn wait(mut self, limit: Duration) -> Output {
         let begin = Instant::now();

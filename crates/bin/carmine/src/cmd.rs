@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
-use carmine_bench::{baseline, bench, measure, top};
+use carmine_bench::{baseline, bench, load_hosts, measure, top};
 use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_daemon::signals::cancel_flag;
 use carmine_load::{verdict, words};
@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Destroy(testbed::DestroyArgs),
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
+    /// Wait on a load host for the controllers of others, and make their loads: `bench --load-hosts`
+    Load(load_hosts::LoadArgs),
     /// Run any command, and measure the OSDs meanwhile
     Measure(measure::MeasureArgs),
     /// Load a testbed with verified data while its OSDs are killed, stopped, restarted and taken out at random; then check it all
@@ -116,6 +118,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Destroy(args) => testbed::destroy_testbed(&args),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?, git_hash),
         Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of, git_hash),
+        Command::Load(args) => load_hosts::run(&args, &*cancel_flag()?, git_hash),
         Command::Measure(args) => measure::run(&args, &*cancel_flag()?),
         Command::Thrash(args) => carmine_thrash::run(&args, &*cancel_flag()?),
         Command::Sim(args) => {

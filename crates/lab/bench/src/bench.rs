@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use carmine_load::hosted::{HostedFigures, Tool};
+use carmine_load::hosts::LoadHost;
 use carmine_load::profile::{Profile, ProfileMode};
 use carmine_load::report::{self, LatencyHistograms, Recovery, Report};
 use carmine_load::samples::Samples;
@@ -59,6 +60,8 @@ struct Seen {
     recovered: Option<(OsdId, Option<f64>)>,
     /// The recording of `perf`, or why there is none; `None` if nobody asked.
     profiled: Option<Result<Recording, String>>,
+    /// The hosts whose generators made the load; none if this one did.
+    load_hosts: Vec<LoadHost>,
 }
 
 /// Loads a testbed or a peer and prints, and keeps, what was measured. `cancel` ends it early.
@@ -72,7 +75,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor, git_hash: GitHa
     for (option, path) in [("--json", &args.json), ("--samples", &args.samples)] {
         path.as_deref().map_or(Ok(()), |path| check_writable(option, path))?;
     }
-    let setup = Setup::prepare(args, doctor)?;
+    let setup = Setup::prepare(args, doctor, git_hash)?;
     let args = &setup.args;
     print(&setup.grid().render())?;
     let neighbour = neighbour(&setup.plan.grid)?;
@@ -154,7 +157,10 @@ fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) ->
     let window = outcome.measured.context("the load that should confirm the limiter")?;
     let rate = |ops: u64, window: &Window| ops as f64 * 1e9 / window.wall_ns.max(1) as f64;
     let (iops, before) = (rate(outcome.result.ops(), &window), rate(ops, measured));
-    let own_cpus = setup.client_cpus().len() >= more.spec.numjobs as usize;
+    let own_cpus = match outcome.seen.load_hosts.as_slice() {
+        [] => setup.client_cpus().len() >= more.spec.numjobs as usize,
+        hosts => hosts.iter().all(|host| host.cpus >= host.jobs),
+    };
     let ratio = if before > 0.0 { iops / before } else { 0.0 };
     Ok(MoreLoad { what, iops, ratio, own_cpus: own_cpus || setup.args.in_process })
 }

@@ -10,6 +10,7 @@ pub mod baseline;
 pub mod bench;
 mod child;
 mod cluster;
+pub mod load_hosts;
 pub mod measure;
 pub mod profile;
 pub mod sample;

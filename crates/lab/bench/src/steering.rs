@@ -1,7 +1,8 @@
-//! A load that is moved through its phases: jobs on reactors of this process, or inside an OSD.
+//! A load that is moved through its phases: jobs on reactors of this process, inside an OSD, or of other hosts.
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,12 +17,16 @@ use carmine_testbed::output::{Pulse, note};
 use carmine_types::OsdId;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::load_hosts::Hosts;
+
 /// Buffers of a generator thread.
 const ARENA_BYTES: usize = 256 << 20;
 /// How often the controller looks at its jobs.
 const LOOK: Duration = Duration::from_millis(20);
 /// The same for jobs inside an OSD, which has to answer.
 const LOOK_FAR: Duration = Duration::from_millis(100);
+/// The same while hosts compare their clocks.
+const CLOCK_LOOK: Duration = Duration::from_millis(2);
 /// Time for all jobs to connect.
 const READY_LIMIT: Duration = Duration::from_secs(40);
 /// Time that a prefill may go without writing anything.
@@ -34,7 +39,52 @@ const THREADS_PER_CPU: usize = 16;
 
 /// Threads of a load's generator on so many CPUs: one for each job, or several jobs share each.
 pub fn generator_threads(spec: &LoadSpec, cpus: usize) -> usize {
-    (spec.numjobs as usize).min(THREADS_PER_CPU * cpus.max(1))
+    threads_of(spec.numjobs as usize, cpus)
+}
+
+fn threads_of(jobs: usize, cpus: usize) -> usize {
+    jobs.min(THREADS_PER_CPU * cpus.max(1))
+}
+
+/// Starts these jobs of a load on reactors of this process, dealt to `cpus`; `job` is one job on its shard.
+fn start_share(
+    spec: &LoadSpec,
+    share: Range<u32>,
+    state: Option<VerifyState>,
+    cpus: &[usize],
+    config: Config,
+    job: impl AsyncFn(Shard, JobSetup) + Clone + Send + Sync + 'static,
+) -> Result<(Session, Reactors)> {
+    let threads = threads_of(share.len(), cpus.len());
+    let (session, setups) = Session::of_share(spec, share, state);
+    let cpus = (0..threads).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect();
+    let reactors = Reactors::start(Config { cpus, ..config }, move |shard: Shard| {
+        for setup in setups.iter().skip(usize::from(shard.id().0)).step_by(threads).cloned() {
+            let (own, job) = (shard.clone(), job.clone());
+            shard.spawn(Group::Client, "job", async move { job(own, setup).await });
+        }
+        async {}
+    })
+    .context("cannot start the generator's threads")?;
+    Ok((session, reactors))
+}
+
+/// Starts these jobs of a load of a cluster's pool.
+///
+/// # Errors
+/// The threads cannot be started.
+pub(crate) fn start_cluster_share(
+    spec: &LoadSpec,
+    share: Range<u32>,
+    state: Option<VerifyState>,
+    cpus: &[usize],
+    mons: &[SocketAddr],
+    pool: &str,
+) -> Result<(Session, Reactors)> {
+    let config = Config { arena_bytes_per_shard: ARENA_BYTES, ..reactors("load") };
+    let (mons, pool) = (mons.to_vec(), pool.to_owned());
+    let job = async move |shard, job| run_cluster_job(&shard, &mons, &pool, job).await;
+    start_share(spec, share, state, cpus, config, job)
 }
 
 /// The jobs of a load.
@@ -43,6 +93,8 @@ pub enum Jobs {
     Near { session: Box<Session>, reactors: Reactors },
     /// On the reactors of an OSD.
     Far { client: Rc<Client>, osd: OsdId },
+    /// In the generators of other hosts.
+    Hosts(Hosts),
 }
 
 impl Jobs {
@@ -57,17 +109,7 @@ impl Jobs {
         config: Config,
         job: impl AsyncFn(Shard, JobSetup) + Clone + Send + Sync + 'static,
     ) -> Result<Jobs> {
-        let (session, setups) = Session::new(spec, spec.numjobs, state);
-        let threads = generator_threads(spec, cpus.len());
-        let cpus = (0..threads).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect();
-        let reactors = Reactors::start(Config { cpus, ..config }, move |shard: Shard| {
-            for setup in setups.iter().skip(usize::from(shard.id().0)).step_by(threads).cloned() {
-                let (own, job) = (shard.clone(), job.clone());
-                shard.spawn(Group::Client, "job", async move { job(own, setup).await });
-            }
-            async {}
-        })
-        .context("cannot start the generator's threads")?;
+        let (session, reactors) = start_share(spec, 0..spec.numjobs, state, cpus, config, job)?;
         Ok(Jobs::Near { session: Box::new(session), reactors })
     }
 
@@ -82,10 +124,8 @@ impl Jobs {
         mons: &[SocketAddr],
         pool: &str,
     ) -> Result<Jobs> {
-        let config = Config { arena_bytes_per_shard: ARENA_BYTES, ..reactors("load") };
-        let (mons, pool) = (mons.to_vec(), pool.to_owned());
-        let job = async move |shard, job| run_cluster_job(&shard, &mons, &pool, job).await;
-        Jobs::near(spec, state, cpus, config, job)
+        let (session, reactors) = start_cluster_share(spec, 0..spec.numjobs, state, cpus, mons, pool)?;
+        Ok(Jobs::Near { session: Box::new(session), reactors })
     }
 
     /// Starts a job on each reactor of an OSD.
@@ -102,6 +142,7 @@ impl Jobs {
         match self {
             Jobs::Near { session, .. } => Ok(session.poll()),
             Jobs::Far { client, osd } => ask(client, *osd, &BenchAction::Status).await,
+            Jobs::Hosts(hosts) => hosts.status(),
         }
     }
 
@@ -115,6 +156,7 @@ impl Jobs {
             Jobs::Far { client, osd } => {
                 ask(client, *osd, &BenchAction::Phase { phase }).await?;
             }
+            Jobs::Hosts(hosts) => hosts.set_phase(phase),
         }
         Ok(())
     }
@@ -123,7 +165,7 @@ impl Jobs {
     pub fn state(&self) -> Option<&VerifyState> {
         match self {
             Jobs::Near { session, .. } => session.state(),
-            Jobs::Far { .. } => None,
+            Jobs::Far { .. } | Jobs::Hosts(_) => None,
         }
     }
 
@@ -212,6 +254,31 @@ impl<'a> Steering<'a> {
         self.jobs.set_phase(Phase::Ramp).await?;
         self.view.timed("ramp", millis);
         self.run_for(Duration::from_millis(millis)).await
+    }
+
+    /// Agrees with other hosts on the moment at which the window begins, and waits until just before it.
+    ///
+    /// # Errors
+    /// A host does not answer, or the load was interrupted.
+    pub async fn agree(&mut self, spec: &LoadSpec) -> Result<()> {
+        if !matches!(self.jobs, Jobs::Hosts(_)) {
+            return Ok(());
+        }
+        let asked = Instant::now();
+        if let Jobs::Hosts(hosts) = &mut self.jobs {
+            hosts.ask_clocks();
+        }
+        loop {
+            self.look().await?;
+            if let Jobs::Hosts(hosts) = &mut self.jobs
+                && let Some(wait) = hosts.agree(spec)
+            {
+                self.shard.sleep(wait).await;
+                return Ok(());
+            }
+            ensure!(asked.elapsed() < END_LIMIT, "the load hosts do not tell their time");
+            self.shard.sleep(CLOCK_LOOK).await;
+        }
     }
 
     /// Lets the load run through its window.

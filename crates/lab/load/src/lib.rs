@@ -11,6 +11,7 @@ mod distribution;
 pub mod drive;
 mod fio_json;
 pub mod hosted;
+pub mod hosts;
 mod job;
 mod ledger;
 pub mod origin;

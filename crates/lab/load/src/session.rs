@@ -1,6 +1,7 @@
 //! A load as its controller sees it, near (in its own process) or far (inside an OSD, by the admin command `load`).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
@@ -55,12 +56,15 @@ pub(crate) struct JobProgress {
 pub struct Control {
     phase: AtomicU8,
     failed: AtomicBool,
+    /// Number of the first job: a load that several hosts make has its jobs on all of them.
+    first: u32,
     jobs: Vec<JobProgress>,
 }
 
 impl Control {
-    pub(crate) fn new(jobs: u32) -> Control {
-        Control { jobs: (0..jobs).map(|_| JobProgress::default()).collect(), ..Control::default() }
+    pub(crate) fn new(jobs: Range<u32>) -> Control {
+        let first = jobs.start;
+        Control { first, jobs: jobs.map(|_| JobProgress::default()).collect(), ..Control::default() }
     }
 
     #[inline]
@@ -84,7 +88,7 @@ impl Control {
     }
 
     pub(crate) fn job(&self, job: u32) -> &JobProgress {
-        &self.jobs[job as usize]
+        &self.jobs[(job - self.first) as usize]
     }
 
     /// Sums over the jobs, for the controller and its progress bar.
@@ -162,11 +166,20 @@ impl Session {
     /// A load of `jobs` jobs and what each needs to start. With `state`, what is known of verified blocks goes to the
     /// jobs and comes back from them.
     pub fn new(spec: &LoadSpec, jobs: u32, state: Option<VerifyState>) -> (Session, Vec<JobSetup>) {
-        let control = Arc::new(Control::new(jobs));
+        Session::of_share(spec, 0..jobs, state)
+    }
+
+    /// The same for some of the jobs of a load; others run elsewhere.
+    pub fn of_share(
+        spec: &LoadSpec,
+        jobs: Range<u32>,
+        state: Option<VerifyState>,
+    ) -> (Session, Vec<JobSetup>) {
+        let control = Arc::new(Control::new(jobs.clone()));
         let (events, received) = channel();
         let (spec, known) = (Arc::new(spec.clone()), state.clone().map(Arc::new));
         let setup = JobSetup { spec, job: 0, control: Arc::clone(&control), events, state: known };
-        let setups = (0..jobs).map(|job| JobSetup { job, ..setup.clone() }).collect();
+        let setups = jobs.map(|job| JobSetup { job, ..setup.clone() }).collect();
         (Session { control, events: received, results: BTreeMap::new(), state }, setups)
     }
 
@@ -180,8 +193,8 @@ impl Session {
                 (Err(end), _) => break end,
             }
         };
-        let jobs = self.control.jobs.len() as u32;
-        for job in (0..jobs).filter(|_| end == TryRecvError::Disconnected) {
+        let (first, jobs) = (self.control.first, self.control.jobs.len() as u32);
+        for job in (first..first + jobs).filter(|_| end == TryRecvError::Disconnected) {
             self.results.entry(job).or_insert_with(|| {
                 self.control.fail();
                 JobResult::failed(job, format!("job {job} ended without a result"))
@@ -298,6 +311,18 @@ mod tests {
     }
 
     #[test]
+    fn a_share_has_the_numbers_that_its_jobs_have_in_the_whole_load() {
+        let (mut session, setups) = Session::of_share(&LoadSpec::default(), 3..5, None);
+        assert_eq!(setups.iter().map(|setup| setup.job).collect::<Vec<_>>(), [3, 4]);
+        session.control.job(4).ready.store(true, Release);
+        assert!(!session.control.progress().ready);
+        drop(setups);
+        let status = session.poll();
+        assert_eq!(status.results.iter().map(|result| result.job).collect::<Vec<_>>(), [3, 4]);
+        assert!(status.done && status.jobs == 2);
+    }
+
+    #[test]
     fn actions_are_plain_json() {
         let action = BenchAction::Phase { phase: Phase::Measure };
         assert_eq!(serde_json::to_string(&action).unwrap(), r#"{"action":"phase","phase":"measure"}"#);
@@ -308,7 +333,7 @@ mod tests {
 
     #[test]
     fn phases_only_move_on() {
-        let control = Control::new(2);
+        let control = Control::new(0..2);
         control.set_phase(Phase::Measure);
         control.set_phase(Phase::Prefill);
         assert_eq!(control.phase(), Phase::Measure);
@@ -316,7 +341,7 @@ mod tests {
 
     #[test]
     fn progress_is_ready_when_all_are() {
-        let control = Control::new(2);
+        let control = Control::new(0..2);
         control.job(0).ready.store(true, Release);
         control.job(0).ops.store(3, Relaxed);
         assert!(!control.progress().ready);

@@ -167,6 +167,9 @@ carmine_types::defaults! {
         /// With fio-rados and fio-rbd: processes that the jobs are dealt to (rados-bench has one for each job)
         #[arg(long, value_name = "N", default_value_t = 1)]
         pub processes: u32 = 1,
+        /// Hosts whose generators share the load; 0: this one makes it.
+        #[arg(skip)]
+        pub load_hosts: u32,
         /// Name and checksum of the job file whose jobs fio runs; then the other fields say what its jobs do together, as far as
         /// they can.
         #[arg(skip)]

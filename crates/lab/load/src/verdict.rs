@@ -58,6 +58,10 @@ carmine_types::defaults! {
         /// Part of the window that the busiest generator thread was busy or waited for a CPU; `None` for in-process load,
         /// which has none.
         pub client_busy: Option<f64>,
+        /// The load host that has this thread, if several hosts make the load.
+        pub client_host: Option<String>,
+        /// The load host that a quota stopped for longest, likewise.
+        pub throttled_host: Option<String>,
         /// CPUs that the generator used of those it may use. `None` for our own generator: its idle threads may spin.
         pub client_cpus: Option<(f64, u32)>,
         /// Part of the window for which a CPU quota stopped the generator; `None` without a quota.

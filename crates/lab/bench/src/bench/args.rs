@@ -80,6 +80,13 @@ pub struct BenchArgs {
     /// Load generator: carmine (this program), rados-bench, fio-rados or fio-rbd (the stock tools, on the client CPUs)
     #[arg(long, value_name = "TOOL", default_value = "carmine")]
     pub(crate) client: Tool,
+    /// Hosts on which `carmine load` waits, as HOST:PORT,...: the jobs are dealt to them, begin at once, and are reported together;
+    /// this host only steers. See docs/hosts.md
+    #[arg(
+        long, value_name = "ADDR,...", value_delimiter = ',', num_args = 1,
+        conflicts_with_all = ["in_process", "verify_state", "osd_out", "jobfile"]
+    )]
+    pub(crate) load_hosts: Vec<String>,
     /// Run the jobs of a job file of fio, with --client fio-rbd or fio-rados: the testbed's engine, pool and data are put over it. --size is
     /// that of the data where no job says its own
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_JOBS)]
@@ -129,6 +136,7 @@ impl BenchArgs {
         LoadSpec {
             verify: self.load.verify || self.load.verify_only || self.verify_state.is_some(),
             keep_seconds: self.samples.is_some() || self.osd_out.is_some(),
+            load_hosts: self.load_hosts.len() as u32,
             ..self.load.clone().in_units()
         }
     }

@@ -17,6 +17,7 @@ use super::recovering::Recovering;
 use super::setup::Setup;
 use super::{Outcome, Seen};
 use crate::cluster::Reading;
+use crate::load_hosts::Hosts;
 use crate::profile::{Recording, length};
 use crate::sample::series::Recorder;
 use crate::sample::{Counters, OsdDump, QUESTIONS, add_dumps};
@@ -42,11 +43,15 @@ pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
     block_on(controller(cpu), async |shard: Shard| {
         let client = Client::connect(&shard, &setup.mons, Options::default());
         let client = client.await.context("cannot reach the testbed")?;
+        let (hosts, mons, pool) = (&setup.args.load_hosts, &setup.mons, &setup.args.pool);
         let jobs = match setup.in_process() {
-            Some(osd) => Jobs::far(&client, osd, &setup.spec, &setup.args.pool).await?,
+            None if !hosts.is_empty() => {
+                Jobs::Hosts(Hosts::start(hosts, &setup.spec, mons, pool, setup.git_hash)?)
+            }
+            Some(osd) => Jobs::far(&client, osd, &setup.spec, pool).await?,
             None => {
                 let (state, cpus) = (setup.state.clone(), setup.client_cpus());
-                Jobs::of_cluster(&setup.spec, state, &cpus, &setup.mons, &setup.args.pool)?
+                Jobs::of_cluster(&setup.spec, state, &cpus, mons, pool)?
             }
         };
         let (mut written, mut last_ran) = (Instant::now(), Instant::now());
@@ -112,6 +117,7 @@ impl Controller<'_> {
         self.steering.ramp(setup.spec.ramp_ms).await?;
         self.profile().await?;
         let recorder = setup.args.samples.as_ref().map(|_| setup.record(&setup.sampler)).transpose()?;
+        self.steering.agree(&setup.spec).await?;
         let start = self.read().await?;
         counters.start();
         self.take_out().await?;
@@ -212,11 +218,17 @@ impl Controller<'_> {
     }
 
     /// Ends the load whatever happened before, keeps the state of its blocks, and gathers the results.
-    async fn finish(mut self, measured: Result<Window>) -> Result<Outcome> {
+    async fn finish(mut self, mut measured: Result<Window>) -> Result<Outcome> {
         let status = self.steering.results(measured.is_err()).await;
         let written = write_state(self.setup, &self.steering.jobs, true);
         self.steering.view.finish();
         let known_blocks = self.steering.jobs.state().map_or(0, VerifyState::known);
+        if let Jobs::Hosts(hosts) = &self.steering.jobs {
+            let (load_hosts, here_ns) = hosts.outcome();
+            self.seen.load_hosts = load_hosts;
+            // Generators on this machine are no work of others.
+            measured.iter_mut().for_each(|window| window.machine.generator_ns += here_ns);
+        }
         self.client.shutdown();
         let joined = self.steering.jobs.join().context("a thread of the generator failed");
         // In-process, each reactor is a job.

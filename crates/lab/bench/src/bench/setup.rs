@@ -11,6 +11,7 @@ use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
 use carmine_load::hosted::jobfile::JobFile;
 use carmine_load::hosted::{self, Tool};
+use carmine_load::hosts::HOSTS_MAX;
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext, Setting};
 use carmine_load::{LoadSpec, Prefill, Route, Rw, VerifyState};
@@ -21,11 +22,12 @@ use serde_json::json;
 
 use super::args::BenchArgs;
 use super::{Seen, jobfile, room};
-use crate::Doctor;
 use crate::baseline::load_baseline;
 use crate::cluster::{self, Cluster};
+use crate::load_hosts::is_here;
 use crate::sample::{host_report, unix_now};
 use crate::steering::generator_threads;
+use crate::{Doctor, GitHash};
 
 /// Length of the window with more load, and of the load before it.
 const CONFIRM_MS: u64 = 3_000;
@@ -47,6 +49,7 @@ pub(super) struct Setup {
     pub(super) mons: Vec<SocketAddr>,
     /// The part of the report that is known before the load.
     known: ReportContext,
+    pub(super) git_hash: GitHash,
 }
 
 impl Deref for Setup {
@@ -59,7 +62,7 @@ impl Deref for Setup {
 
 impl Setup {
     /// Checks the load, and looks at the cluster that is to be loaded, all of whose processes must run.
-    pub(super) fn prepare(mut args: BenchArgs, doctor: Doctor) -> Result<Setup> {
+    pub(super) fn prepare(mut args: BenchArgs, doctor: Doctor, git_hash: GitHash) -> Result<Setup> {
         let (jobfile, mut spec) = jobfile::read(&args, args.spec())?;
         cache_conditions(&mut spec, args.cache)?;
         check(&args, &spec)?;
@@ -91,6 +94,15 @@ impl Setup {
         let (layout, plan) = (&cluster.layout, &cluster.plan);
         let dir = layout.dir().display();
         let mons = mon_addrs(layout).with_context(|| format!("the monitor of {dir} has no address yet"))?;
+        if let (Some(mon), Some(host)) = (
+            mons.iter().find(|mon| mon.ip().is_loopback()),
+            args.load_hosts.iter().find(|host| !is_here(host)),
+        ) {
+            bail!(usage!(
+                "--load-hosts {host}: the testbed listens on {mon}, which no other host reaches; make it with `carmine up --addr IP \
+                 --insecure`"
+            ));
+        }
         let findings = match is_peer {
             false => doctor(layout, plan),
             true => {
@@ -100,7 +112,7 @@ impl Setup {
         };
         let state = load_state(&mut spec, &args)?;
         let known = known(&args, &cluster, &findings, baseline, marks);
-        let setup = Setup { args, spec, state, jobfile, cluster, mons, known };
+        let setup = Setup { args, spec, state, jobfile, cluster, mons, known, git_hash };
         if setup.args.client == Tool::Carmine {
             room::check(&setup, |enough| room::present_bytes(&setup, enough))?;
         }
@@ -165,7 +177,8 @@ impl Setup {
         let cpus = self.client_cpus().len();
         let is_own = self.args.client == Tool::Carmine;
         let threads = if is_own { generator_threads(spec, cpus) } else { spec.numjobs as usize };
-        if !self.args.in_process && threads > cpus {
+        context.load_hosts.clone_from(&seen.load_hosts);
+        if !self.args.in_process && seen.load_hosts.is_empty() && threads > cpus {
             let (threads, cpus) = (counted(threads, "generator thread"), counted(cpus, "client CPU"));
             context.marks.push(format!("{threads} share {cpus}"));
         }
@@ -177,13 +190,14 @@ impl Setup {
 
     /// The CPUs of OSDs and clients under this load.
     pub(super) fn grid(&self) -> Grid {
-        grid(&self.plan, self.args.in_process)
+        grid(&self.plan, &self.args)
     }
 }
 
-fn grid(plan: &Plan, in_process: bool) -> Grid {
+fn grid(plan: &Plan, args: &BenchArgs) -> Grid {
     let grid = plan.grid.clone();
-    if in_process { grid.without_clients() } else { grid }
+    let are_away = !args.load_hosts.is_empty() && !args.load_hosts.iter().any(|host| is_here(host));
+    if args.in_process || are_away { grid.without_clients() } else { grid }
 }
 
 /// The part of the report that is known before the load.
@@ -207,7 +221,7 @@ fn known(
             (drives.collect::<BTreeSet<_>>().len(), plan.allocated_cores(), flush)
         }
     };
-    let grid = grid(plan, args.in_process);
+    let grid = grid(plan, args);
     let mut shown = serde_json::to_value(plan).unwrap_or_default();
     shown.as_object_mut().map(|map| map.remove("grid"));
     let setting = Setting {
@@ -232,6 +246,7 @@ fn known(
         drives: (drives > 0).then_some(drives as u32),
         marks,
         client_seconds: None,
+        load_hosts: Vec::new(),
     }
 }
 
@@ -245,14 +260,33 @@ fn check(args: &BenchArgs, spec: &LoadSpec) -> Result<Vec<String>> {
         ("--in-process", args.in_process),
         ("--confirm", args.confirm),
         ("--osd-out", args.osd_out.is_some()),
+        ("--load-hosts", !args.load_hosts.is_empty()),
     ];
     for (option, given) in own {
         let vain = given && args.client != Tool::Carmine;
         refuse!(vain, "{option}: only --client carmine can do that; {} cannot", args.client);
     }
+    check_hosts(&args.load_hosts, spec)?;
     let is_off = args.stages && args.profile == Some(ProfileMode::OffCpu);
     refuse!(is_off, "--stages: CPU time comes from --profile oncpu; leave --profile offcpu out");
     Ok(marks)
+}
+
+/// Fails if the hosts cannot share the load.
+fn check_hosts(hosts: &[String], spec: &LoadSpec) -> Result<()> {
+    let (count, jobs) = (hosts.len(), spec.numjobs);
+    let nameless =
+        hosts.iter().find(|host| host.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()));
+    let twice = hosts.iter().enumerate().find(|(at, host)| hosts[..*at].contains(host));
+    refuse!(count > HOSTS_MAX, "--load-hosts: {count} hosts are more than {HOSTS_MAX}");
+    refuse!(
+        nameless.is_some(),
+        "--load-hosts {}: write each host as HOST:PORT",
+        nameless.map_or("", |host| host)
+    );
+    refuse!(twice.is_some(), "--load-hosts {}: it is there twice", twice.map_or("", |(_, host)| host));
+    refuse!(count > jobs as usize, "--numjobs {jobs}: each of {count} load hosts needs a job; raise it");
+    Ok(())
 }
 
 /// Makes `spec` cover the part of the pool's capacity that `--fill` names, and write what it covers as many times as `--age`

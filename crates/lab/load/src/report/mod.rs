@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::baseline::{Achieved, Baseline, Percentages};
 use crate::drive::StoreFacts;
 use crate::fio_json;
+use crate::hosts::{self, LoadHost};
 use crate::origin::Origin;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult, VerifyCounts};
@@ -93,6 +94,8 @@ pub struct Context {
     pub marks: Vec<String>,
     /// Length of the window by a foreign generator's own clock; its rates are of that. `None`: the kernel's window.
     pub client_seconds: Option<f64>,
+    /// The hosts whose generators made the load; none if this one did. Their rates are not known yet.
+    pub load_hosts: Vec<LoadHost>,
 }
 
 carmine_types::words! {
@@ -195,6 +198,9 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_op: Option<f64>,
     pub client_cores_used: Option<f64>,
+    /// The hosts whose generators made the load; absent if this one did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub load_hosts: Vec<LoadHost>,
     pub hops_per_op: Option<f64>,
     pub device_reads_per_client_read: Option<f64>,
     /// Bytes that OSDs read from and wrote to block devices per byte that clients read and wrote; `None` for stores in memory.
@@ -325,9 +331,22 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let above = above(&raw);
     let above_baseline = !above.is_empty();
     let more = marks(result, window, &context, &facts);
+    let planned_s = (!spec.ends_by_itself()).then_some(spec.runtime_ms as f64 / 1e3);
+    let of_hosts = hosts::marks(&context.load_hosts, wall, planned_s);
+    let load_hosts = std::mem::take(&mut context.load_hosts).into_iter();
+    let load_hosts =
+        load_hosts.map(|host| LoadHost { iops: host.ops as f64 / client_wall.max(1e-9), ..host });
+    let load_hosts: Vec<LoadHost> = load_hosts.collect();
     let little = little(spec, ops_in_flight);
-    let marks =
-        context.marks.into_iter().chain(more).chain(little).chain(above).chain(aged).chain(raw.refused);
+    let marks = context
+        .marks
+        .into_iter()
+        .chain(more)
+        .chain(of_hosts)
+        .chain(little)
+        .chain(above)
+        .chain(aged)
+        .chain(raw.refused);
     let is_foreign = is_foreign(&facts);
     let alone = |figure: Option<f64>| figure.filter(|_| !shared && !is_foreign);
     let per_op = |counted: Option<u64>| ratio(counted? as f64, ops);
@@ -355,9 +374,11 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         machine_cpu_us_per_op: machine_seconds(window, wall).and_then(|s| ratio((s + drain) * 1e6, ops)),
         cycles_per_op: per_op(window.counters.and_then(|counters| counters.cycles)),
         instructions_per_op: per_op(window.counters.and_then(|counters| counters.instructions)),
-        client_cores_used: generator
-            .map(|cores| (cores - sampler.unwrap_or(0.0)).max(0.0))
-            .filter(|_| !in_process),
+        client_cores_used: match load_hosts.as_slice() {
+            [] => generator.map(|cores| (cores - sampler.unwrap_or(0.0)).max(0.0)).filter(|_| !in_process),
+            hosts => Some(hosts.iter().map(|host| host.client_cores_used).sum()),
+        },
+        load_hosts,
         hops_per_op: per_op(hops.or_else(|| Some(osds.iter().map(|osd| osd.sum(|r| r.hops)).sum())))
             .filter(|_| clocks_known),
         device_reads_per_client_read: device_reads(spec, window)
@@ -434,12 +455,16 @@ impl Context {
         // A generator thread that waits for a CPU holds the load back just as one that is busy.
         let (latencies, latency_sum_ns) = latencies(result);
         let latency_us = ratio(latency_sum_ns / 1e3, latencies as f64);
+        let throttled = self.load_hosts.iter().max_by_key(|host| host.generator.throttled_ns);
+        let throttled_ns = throttled.map_or(&window.machine.generator, |host| &host.generator).throttled_ns;
         let client_busy = ratio((client.busy_ns + client.wait_ns) as f64, client.wall_ns as f64);
         Evidence {
             shared: setting.shared,
             client_busy: client_busy.filter(|_| !setting.in_process),
             client_cpus: ratio(seconds(window.machine.generator_ns), wall).zip(self.client_cpus),
-            client_throttled: ratio(seconds(window.machine.generator.throttled_ns.unwrap_or(0)), wall)
+            client_host: hosts::hottest(&self.load_hosts).map(|host| host.host.clone()),
+            throttled_host: throttled.map(|host| host.host.clone()),
+            client_throttled: ratio(seconds(throttled_ns.unwrap_or(0)), wall)
                 .filter(|_| !setting.in_process)
                 .map(|part| part.min(1.0)),
             own_ops: result.ops() as f64,
@@ -494,7 +519,7 @@ pub fn result_json(spec: &LoadSpec, result: &JobResult, report: &Report, unix_ms
         "timestamp_ms": unix_ms,
         "time": fio_json::ctime(unix_ms / 1000),
         "global options": fio_json::options(spec),
-        "jobs": fio_json::jobs(spec, result, report.window_seconds, &report.machine.generator),
+        "jobs": fio_json::jobs(spec, result, report.window_seconds, &report.generator()),
         "carmine": report,
     })
 }

@@ -6,6 +6,7 @@ use carmine_types::counted;
 
 use super::{OsdReport, Recovery, Report, is_on_schedule, ratio, seconds};
 use crate::drive::StoreFacts;
+use crate::hosts::LoadHost;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult};
 use crate::spec::LoadSpec;
@@ -30,6 +31,7 @@ pub fn table(spec: &LoadSpec, result: &JobResult, report: &Report) -> String {
     lines.extend(StoreFacts::lines(&report.setting.stores));
     let origin = &report.setting.origin;
     lines.extend(origin.is_known().then(|| format!("from      {origin}, {}", origin.started())));
+    lines.extend(report.load_hosts.iter().map(LoadHost::line));
     lines.extend(report.osds.iter().map(osd_line));
     lines.extend(
         report

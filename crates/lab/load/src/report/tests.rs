@@ -381,3 +381,29 @@ fn guests_that_work_on_a_reactors_cpu_share_it() {
     );
     assert!(busy.marks.iter().any(|m| m.starts_with("SHARED")));
 }
+
+#[test]
+fn the_host_that_is_the_limit_is_named_and_hosts_add_up() {
+    let (spec, mut result, window, mut context) = case(false);
+    (result.client.busy_ns, result.client.wall_ns) = (1_900_000_000, 2_000_000_000);
+    let host = |host: &str, ops, client_busy| LoadHost {
+        host: host.into(),
+        ops,
+        client_busy: Some(client_busy),
+        client_cores_used: client_busy,
+        window_seconds: 10.0,
+        generator: GeneratorWindow { user_ns: 1_000, ..GeneratorWindow::default() },
+        ..LoadHost::default()
+    };
+    context.load_hosts = vec![host("a:1", 5000, 0.3), host("b:1", 3000, 0.95)];
+    let report = report(&spec, &result, &window, context);
+    assert_eq!(report.verdict.as_deref(), Some("CLIENT"));
+    assert!(report.verdict_reason.contains("thread of load host b:1 was busy"), "{}", report.verdict_reason);
+    let sum: f64 = report.load_hosts.iter().map(|host| host.iops).sum();
+    assert!((sum - report.iops).abs() < 1e-6 && (report.client_cores_used.unwrap() - 1.25).abs() < 1e-9);
+    assert_eq!(report.generator().user_ns, 2_000);
+    let text = table(&spec, &result, &report);
+    assert!(text.contains("host      b:1: 1500 IOPS"), "{text}");
+    let read: Report = serde_json::from_value(json!(report)).unwrap();
+    assert_eq!(read.load_hosts, report.load_hosts);
+}

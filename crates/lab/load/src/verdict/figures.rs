@@ -87,13 +87,18 @@ impl Facts {
             (Figure::Confirmed, is(more.is_some())),
             (Figure::DriveUnmeasured, is(evidence.on_drive && limit.is_none())),
             (Figure::Seconds, Some(window.wall_ns as f64 / 1e9)),
-            (Figure::ClientThread, evidence.client_busy.map(|part| part * 100.0)),
-            (Figure::ClientThrottled, evidence.client_throttled.map(|part| part * 100.0)),
             (Figure::OfDevice, limit),
             (Figure::OfMessenger, messenger),
             (Figure::AboveBaseline, device.into_iter().chain(messenger).reduce(f64::max)),
         ] {
             value.into_iter().for_each(|value| facts.set(figure, value, String::new()));
+        }
+        for (figure, part, host) in [
+            (Figure::ClientThread, evidence.client_busy, &evidence.client_host),
+            (Figure::ClientThrottled, evidence.client_throttled, &evidence.throttled_host),
+        ] {
+            let name = host.as_ref().map(|host| format!(" of load host {host}")).unwrap_or_default();
+            part.into_iter().for_each(|part| facts.set(figure, part * 100.0, name.clone()));
         }
         if let Some((used, cpus)) = evidence.client_cpus {
             let name = format!("{used:.2} of its {}", counted(cpus as usize, "CPU"));

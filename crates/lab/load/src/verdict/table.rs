@@ -125,11 +125,11 @@ pub(super) const ROWS: &[Row] = &[
         .says("the CPU quota of {@Throttled} was used up, and stopped it for {Throttled} of the window")
         .next("raise --confine-cpus, or compare with --confine-cpus none"),
     on(Client, &[AtLeast(Figure::ClientThrottled, DISTURBED)])
-        .says("the generator's CPU quota stopped it for {ClientThrottled} of the window")
+        .says("the generator's CPU quota{@ClientThrottled} stopped it for {ClientThrottled} of the window")
         .next("raise the CPU quota of the generator's control group (cpu.max, or cpu.cfs_quota_us)"),
     on(Client, &[AtLeast(Figure::ClientThread, SATURATED), No(Figure::Refuted)])
-        .says("the hottest generator thread was busy or without a CPU {ClientThread} of the window")
-        .next("give the generator more CPUs (--client-cpus of `carmine up`) and more --numjobs"),
+        .says("the hottest generator thread{@ClientThread} was busy or without a CPU {ClientThread} of the window")
+        .next("give the generator more CPUs (--client-cpus of `carmine up`, or more --load-hosts) and more --numjobs"),
     on(Client, &[AtLeast(Figure::ClientCpus, SATURATED), No(Figure::Refuted)])
         .says("the generator used {@ClientCpus}")
         .next("give the generator more CPUs (--client-cpus of `carmine up`)"),
