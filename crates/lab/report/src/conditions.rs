@@ -35,6 +35,7 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
             ("What the doctor found", doctor_of_machine(&run.file().doctor)),
             ("What the doctor found of the testbeds", table(doctor_of_points(run))),
             ("NVMe drives by their SMART logs", drives(run)),
+            ("Load hosts", table(load_hosts(run))),
             ("Remarks of the points", table(marks(run))),
             ("Plan", file(run.run.plan())),
             ("Exact commands", file(commands.unwrap_or_default())),
@@ -102,6 +103,29 @@ fn marks(run: &RunData) -> Table {
         vec![mark.into(), Cell::Number(stems.len() as f64, 0), stems[0].into()]
     };
     Table::new("mark | points | for example", grouped(marks).into_iter().map(row))
+}
+
+/// The hosts that made the load, where it was not this one.
+fn load_hosts(run: &RunData) -> Table {
+    let rows = run.points.iter().flat_map(|measured| {
+        let hosts = measured.result.iter().flat_map(|r| &r.carmine.load_hosts);
+        hosts.map(|host| {
+            let ms = |ns: f64| Cell::Number(ns / 1e6, 3);
+            vec![
+                measured.point.stem.as_str().into(),
+                host.host.as_str().into(),
+                Cell::Number(host.jobs.into(), 0),
+                Cell::Number(host.iops, 0),
+                Cell::number(host.client_busy.map(|part| part * 100.0), 0),
+                Cell::Number(host.client_cores_used, 2),
+                ms(host.clock.offset_ns as f64),
+                ms(host.clock.error_ns as f64),
+            ]
+        })
+    });
+    let columns =
+        "point | host | jobs | IOPS | hottest thread (%) | cores | clock ahead (ms) | known within (ms)";
+    Table::new(columns, rows)
 }
 
 fn logs(run: &RunData) -> String {

@@ -21,6 +21,8 @@ pub struct Have {
     pub memory_bytes: Option<u64>,
     pub time: Option<Duration>,
     pub devices: Vec<Device>,
+    /// Load hosts that are named.
+    pub load_hosts: u64,
     /// Data on the devices may be overwritten.
     pub may_wipe: bool,
 }
@@ -47,6 +49,13 @@ pub fn shortages(expansion: &Expansion, have: &Have) -> Vec<String> {
              cyan size_bytes",
             mib(expansion.memory_bytes),
             mib(free)
+        ));
+    }
+    let hosts = expansion.points.iter().filter_map(|planned| planned.point.config.number("load_hosts")).max();
+    if let Some(need) = hosts.filter(|need| *need > have.load_hosts) {
+        all.push(format!(
+            "load hosts: the plan takes {need}, --load-hosts names {}; start `carmine load` on more hosts, and name them",
+            have.load_hosts
         ));
     }
     if let Some(time) = have.time.filter(|time| *time < expansion.estimate) {

@@ -65,6 +65,9 @@ pub struct Options {
     /// Bring the devices into their steady state before the stores of each layout are made (takes hours; not for virtual disks)
     #[arg(long, requires = "devs", help_heading = "Storage")]
     pub precondition: bool,
+    /// Hosts on which `carmine load` waits, as HOST:PORT: a point with load_hosts = 2 takes the first two
+    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', num_args = 1, help_heading = "Plan")]
+    pub load_hosts: Vec<String>,
     /// Go on when the first point, run again, shows that the machine has drifted by more than the plan's tolerance
     #[arg(long, help_heading = "Plan")]
     pub ignore_drift: bool,

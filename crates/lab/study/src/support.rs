@@ -17,7 +17,7 @@ pub const REPEATS_MIN: usize = 3;
 pub const SPARE_REPEATS: usize = 2;
 
 /// Marks that spoil a figure.
-pub const SPOILS: [&str; 6] = ["SMOKE", "SHARED", "NOISY", "FOREIGN", "UNSTEADY", "DIED"];
+pub const SPOILS: [&str; 7] = ["SMOKE", "SHARED", "NOISY", "FOREIGN", "CLOCKS", "UNSTEADY", "DIED"];
 
 /// Those that come from other work: the next repeat may have none.
 const PASSING: [&str; 3] = ["NOISY", "FOREIGN", "UNSTEADY"];

@@ -33,6 +33,14 @@ fn layouts_add_up_and_figures_say_what_is_short() {
 }
 
 #[test]
+fn a_plan_needs_as_many_load_hosts_as_its_largest_point() {
+    let all = expansion("load_hosts = [0, 2]\njobs = 2\nsize_bytes = \"64M\"");
+    let short = |load_hosts| shortages(&all, &Have { load_hosts, ..Have::default() }).join("");
+    assert_eq!(short(2), "");
+    assert!(short(1).contains("the plan takes 2, --load-hosts names 1"), "{}", short(1));
+}
+
+#[test]
 fn devices_exist_are_large_enough_and_blank() {
     let device = |size_bytes, is_blank| Device { name: "/dev/x".into(), size_bytes, is_blank };
     let short = |device: Device, may_wipe| {

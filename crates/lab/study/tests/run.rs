@@ -160,6 +160,7 @@ impl Bed {
                 force_wipe: false,
                 precondition: false,
                 ignore_drift: self.ignore_drift,
+                load_hosts: Vec::new(),
             },
             run: Run::create(
                 self.out(),

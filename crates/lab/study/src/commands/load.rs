@@ -114,8 +114,21 @@ pub(super) fn client(config: &Config) -> Vec<String> {
     words([("--client", config.show("client").filter(|client| client != "own" && !is_inside(config)))])
 }
 
+/// The hosts that make a point's load: the first of those that are there; none is this one.
+fn hosts_of(config: &Config, hosts: &[String]) -> Option<String> {
+    let count = config.number("load_hosts").unwrap_or(0) as usize;
+    (count > 0).then(|| hosts[..count.min(hosts.len())].join(","))
+}
+
 /// The load of a point. `seed` is the same for the arms of a pair: they get the same operations.
-pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &LoadFiles) -> BoundedCommand {
+pub fn load_step(
+    bed: &Path,
+    config: &Config,
+    hosts: &[String],
+    ramp: Duration,
+    seed: u64,
+    to: &LoadFiles,
+) -> BoundedCommand {
     let spec = spec_of_run(config, ramp, seed);
     let profile = config.show("profile").filter(|mode| mode != "none");
     let path = |path: &PathBuf| Some(path.display().to_string());
@@ -132,6 +145,7 @@ pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &Lo
     let options = words([
         ("--iodepth", Some(spec.iodepth.to_string())),
         ("--numjobs", jobs),
+        ("--load-hosts", hosts_of(config, hosts)),
         ("--runtime", Some(format!("{}ms", spec.runtime_ms))),
         ("--ramp", Some(format!("{}ms", spec.ramp_ms))),
         ("--seed", Some(seed.to_string())),
@@ -210,9 +224,28 @@ fn wrong_inside(config: &Config) -> Option<String> {
     Some(format!("client = in-process, {why}"))
 }
 
+/// The reason why other hosts can't make the load of a point.
+fn wrong_hosts(config: &Config) -> Option<String> {
+    let hosts = config.number("load_hosts").filter(|hosts| *hosts > 0)?;
+    let jobs = config.number("jobs").unwrap_or(1);
+    let why = match () {
+        () if is_inside(config) || is_hosted(config) => {
+            "only our own generator has load hosts; take client = own".to_owned()
+        }
+        () if config.text("osd_out") == Some("last") => {
+            "osd_out: its window begins when the OSD goes; take none".to_owned()
+        }
+        () if jobs < hosts => format!(
+            "jobs = {jobs}: each host needs a job; take jobs = \"4 * load_hosts\", with load_hosts from 1 on"
+        ),
+        () => return None,
+    };
+    Some(format!("load_hosts = {hosts}, {why}"))
+}
+
 /// The reason why the load of a point can't be made, found before anything is started.
 pub(crate) fn refusal(config: &Config) -> Option<String> {
-    if let Some(why) = wrong_words(config).or_else(|| wrong_inside(config)) {
+    if let Some(why) = wrong_words(config).or_else(|| wrong_inside(config)).or_else(|| wrong_hosts(config)) {
         return Some(why);
     }
     let follows = |axis: &str| config.number(axis).is_some_and(|n| n > 0).then_some(1.0);
@@ -287,7 +320,8 @@ mod tests {
 
     fn load(config: &Config) -> String {
         let files = LoadFiles { json: "j".into(), samples: "s".into(), baseline: Some("b".into()) };
-        shell_line(&load_step(Path::new("/l"), config, Duration::from_secs(2), 7, &files).argv)
+        let hosts = ["a:7", "b:7", "c:7"].map(str::to_owned);
+        shell_line(&load_step(Path::new("/l"), config, &hosts, Duration::from_secs(2), 7, &files).argv)
     }
 
     #[test]
@@ -319,6 +353,30 @@ mod tests {
             config.set(axis, value);
             let why = refusal(&config).unwrap_or_default();
             assert!(why.starts_with("client = in-process, ") && why.contains(part), "{axis}: {why}");
+        }
+    }
+
+    #[test]
+    fn the_first_hosts_share_the_jobs() {
+        let mut config = config();
+        config.set("size_bytes", 64 << 20);
+        config.set("load_hosts", 0);
+        assert!(!load(&config).contains("--load-hosts"));
+        config.set("load_hosts", 2);
+        assert!(load(&config).contains("--numjobs 2 --load-hosts a:7,b:7 --runtime"), "{}", load(&config));
+        assert_eq!(refusal(&config), None);
+        for (axis, value, part) in [
+            ("jobs", "1", "each host needs a job"),
+            ("client", "fio-rbd", "client = own"),
+            ("osd_out", "last", "take none"),
+        ] {
+            let mut config = config.clone();
+            match value.parse::<u64>() {
+                Ok(number) => config.set(axis, number),
+                Err(_) => config.set(axis, value),
+            }
+            let why = refusal(&config).unwrap_or_default();
+            assert!(why.starts_with("load_hosts = 2, ") && why.contains(part), "{axis}: {why}");
         }
     }
 

@@ -156,7 +156,7 @@ fn read(path: &Path) -> Result<PointResult, Refusal> {
 /// Axes whose values a result has under the same name in the object `load`. The seed is none: it gives the same load in another
 /// order.
 const OF_LOAD: &str = "rw rwmixread bs_bytes bssplit random_distribution jobfile iodepth rate_iops arrivals route size_bytes object_size_bytes runtime_ms ramp_ms \
-    io_bytes verify volumes processes";
+    io_bytes verify volumes processes load_hosts";
 
 /// The configuration that a result carries: the testbed's settings, and the load. A setting that was not given (null) is `none`; one
 /// that the build did not have is absent.

@@ -68,6 +68,7 @@ const OTHERS: &[Axis] = &[
         count(1024),
         "jobs (rados-bench: processes), each with its own connections; 16 threads a client CPU at most",
     ),
+    load("load_hosts", from_0(64), "hosts of sweep --load-hosts that the jobs are dealt to; 0 is this host"),
     load("processes", count(1024), "processes that the jobs are dealt to (fio-rados, fio-rbd)"),
     load("size_bytes", Kind::Bytes, "bytes that the load spreads over"),
     load("volumes", count(1024), "rbd images that the load spreads over (fio-rbd)"),

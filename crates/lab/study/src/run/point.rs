@@ -78,7 +78,8 @@ impl Sweep<'_> {
         };
         let folder = self.layouts.folder(&point.layout);
         let seed = self.job.plan.seed.wrapping_add(u64::from(point.repeat));
-        let step = load_step(&folder, &point.config, self.job.plan.ramp, seed, &files);
+        let step =
+            load_step(&folder, &point.config, &self.job.options.load_hosts, self.job.plan.ramp, seed, &files);
         let loaded = self.must(&step, log);
         self.script.by_hand(&folder, &point, self.job.plan.ramp, seed);
         self.add_to_history(&point, |history| {

@@ -135,6 +135,7 @@ fn have(args: &SweepArgs, layouts: &Path) -> Have {
         memory_bytes: memory_bytes("MemAvailable"),
         time: args.deadline.map(Duration::from_millis),
         devices: args.devs.iter().map(|path| device(path)).collect(),
+        load_hosts: args.options.load_hosts.len() as u64,
         may_wipe: args.options.force_wipe || args.resume,
     }
 }
