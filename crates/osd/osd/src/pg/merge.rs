@@ -40,7 +40,7 @@ impl OsdShard {
             let released = released.inspect_err(|error| tracing::error!("pg {source}: {error}")).ok();
             let arrive = async move |shard: Shard| {
                 if let Some(osd) = OsdShard::on(&shard) {
-                    osd.get_source(source, released).await;
+                    osd.receive_source(source, released).await;
                 }
             };
             own.shard.call(to, arrive).await;
@@ -48,7 +48,7 @@ impl OsdShard {
     }
 
     /// A source has come to the reactor of its target; `None`: its store has stopped.
-    async fn get_source(&self, source: SpgId, released: Option<Released>) {
+    async fn receive_source(&self, source: SpgId, released: Option<Released>) {
         let has_come = released.is_some();
         if let Some(released) = released {
             self.store.adopt(released).await;
@@ -165,7 +165,7 @@ impl Pg {
         let mut parts = Vec::new();
         for source in sources {
             parts.extend(store.load_pg(*source).await?.filter(is_known));
-            self.get_index(osd, *source, bits).await?;
+            self.copy_index(osd, *source, bits).await?;
         }
         let mut merged = PgState::absorb(target, self.id, &parts, merge);
         if bits_before.is_some() {
@@ -193,7 +193,7 @@ impl Pg {
     }
 
     /// Adds the index of snapshots of a source to this PG's. A page that comes again after a crash does no harm.
-    async fn get_index(&self, osd: &OsdShard, source: SpgId, bits: u32) -> Result<(), StoreError> {
+    async fn copy_index(&self, osd: &OsdShard, source: SpgId, bits: u32) -> Result<(), StoreError> {
         let (store, from) = (own_store(osd), mapper::oid(source));
         let mut range = OmapRange::all(PAGE_BYTES);
         loop {
