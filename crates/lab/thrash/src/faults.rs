@@ -518,7 +518,7 @@ impl Faults {
         }
         let wanted = self.rng.u32(wanted);
         let what = format!("the pool is to have {wanted} PGs, and has {now}");
-        self.strike(kind.name(), what, Meant::default());
+        self.strike(kind.word(), what, Meant::default());
         self.set_value("pg_num", wanted)
     }
 
@@ -605,7 +605,7 @@ fn is_full(map: &Value) -> Result<bool> {
 
 /// The pool has reached the numbers of PGs that were asked for.
 fn is_settled(pool: &Value) -> bool {
-    let is_reached = |name: &&str| pool[**name] == pool[format!("{name}_target")];
+    let is_reached = |name: &&str| pool[*name] == pool[format!("{name}_target")];
     ["pg_num", "pg_placement_num"].iter().all(is_reached) && pool["pg_num"] == pool["pg_num_pending"]
 }
 
