@@ -8,7 +8,9 @@ use std::rc::Rc;
 
 use carmine_crush::MapView;
 use carmine_peering::{Event, resize_is_due};
-use carmine_pgtypes::{Merge, ObjectChange, PgState, Step, Transaction, merged_away, pg_bits, pg_children};
+use carmine_pgtypes::{
+    Merge, ObjectChange, PgInfo, PgState, Step, Transaction, merged_away, pg_bits, pg_children,
+};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_store::{OmapRange, Released, StoreError};
 use carmine_types::{Eversion, PgId, SpgId};
@@ -167,7 +169,12 @@ impl Pg {
             parts.extend(store.load_pg(*source).await?.filter(is_known));
             self.copy_index(osd, *source, bits).await?;
         }
-        let mut merged = PgState::absorb(target, self.id, &parts, merge);
+        // A stray's copy may have been removed: then there is nothing of it.
+        let sources: Vec<SpgId> = parts.iter().map(|part| part.info.pg).collect();
+        let mut merged = match target.is_none() && parts.is_empty() {
+            true => PgState { info: self.nothing(merge), log: Vec::new() },
+            false => PgState::absorb(target, self.id, &parts, merge),
+        };
         if bits_before.is_some() {
             merged.info.history = self.peer.history();
         }
@@ -175,8 +182,8 @@ impl Pg {
             info: Some(merged.info.clone().into()),
             log: merged.log.iter().cloned().collect(),
             log_rewind_to: Some(Eversion::ZERO),
-            changes: merged_away(sources),
-            merge: sources.to_vec(),
+            changes: merged_away(&sources),
+            merge: sources,
             ..Transaction::new(self.id, bits)
         };
         let prepared = store.prepare(&txn.changes).await?;
@@ -190,6 +197,12 @@ impl Pg {
         // Clients register their watches again, and objects are counted.
         self.ops.forget_clients();
         Ok(())
+    }
+
+    /// The info of a copy that is made by a merge of which nothing is here.
+    fn nothing(&self, merge: &Merge) -> PgInfo {
+        let Merge { pg_num, epoch, .. } = *merge;
+        PgInfo { pg: self.id, pg_num, split: epoch, made: epoch, ..PgInfo::default() }
     }
 
     /// Adds the index of snapshots of a source to this PG's. A page that comes again after a crash does no harm.

@@ -185,3 +185,20 @@ fn clients_do_not_wait_for_a_merge_that_cannot_be() {
     cluster.client(RouteMode::Direct, |_, pool| check(pool));
     cluster.check_equal(&[0, 1]);
 }
+
+/// PGs move before they are merged, and OSDs that have left them have removed their copies.
+#[test]
+fn osds_without_copies_merge_nothing() {
+    for (seed, disks) in [(83, Disks::Blue), (84, Disks::Cyan)] {
+        let cluster = Cluster::start(seed, disks, 2, 8, &[2, 3, 1]);
+        cluster.client(RouteMode::Direct, |_, pool| fill(pool));
+        for pg_num in [5, 2] {
+            merge_to(&cluster, &[0, 1, 2], pg_num);
+            cluster.client(RouteMode::Direct, |_, pool| check(pool));
+            // Strays are removed meanwhile.
+            cluster.pass(Duration::from_secs(20));
+        }
+        merge_to(&cluster, &[0, 1, 2], 1);
+        cluster.client(RouteMode::Direct, |_, pool| check(pool));
+    }
+}
