@@ -230,9 +230,8 @@ pub fn gap(past: &[Interval], last_epoch_started: Epoch) -> Option<(Epoch, Epoch
 /// The map after this one begins an interval.
 #[must_use]
 pub fn begins(before: &Map, now: &Map) -> bool {
-    fn facts(map: &Map) -> (usize, usize, (u32, bool), &OsdSet, &[Member], &OsdSet, &[OsdId]) {
-        let number = (map.pg_num, map.is_merging);
-        (map.size, map.min_size, number, &map.acting, &map.members, &map.up, &map.classic)
+    fn facts(map: &Map) -> (usize, usize, u32, &OsdSet, &[Member], &OsdSet, &[OsdId]) {
+        (map.size, map.min_size, map.pg_num, &map.acting, &map.members, &map.up, &map.classic)
     }
-    facts(before) != facts(now)
+    facts(before) != facts(now) || before.is_merging != now.is_merging
 }
