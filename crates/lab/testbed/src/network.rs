@@ -9,11 +9,12 @@ use carmine_types::{MonKind, OsdId};
 use fs_err::{self as fs, File};
 use nix::sched::{CloneFlags, setns};
 
-use crate::error::{Result, TestbedError, failed, usage};
+use crate::error::{Result, TestbedError, failed, refuse, usage};
 use crate::files;
 use crate::folder::Testbed;
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
+use crate::spec::TestbedSpec;
 
 /// Named namespaces, as `ip netns` has them.
 const NAMESPACES: &str = "/run/netns";
@@ -25,6 +26,11 @@ const FIRST_OSD: u8 = 10;
 const BRIDGE: u8 = 254;
 /// OSDs that have an address.
 pub(crate) const OSDS_MAX: u32 = (BRIDGE - FIRST_OSD) as u32;
+
+/// MTUs that can be asked for, and the kernel's own: every host takes packets of 576 bytes, and no IP packet is longer than the last.
+const MTU_MIN_BYTES: u64 = 576;
+const MTU_MAX_BYTES: u64 = 65_535;
+const MTU_DEFAULT_BYTES: u64 = 1500;
 
 /// The names and addresses of one testbed's network, which follow from the cluster's id.
 struct Network<'a>(&'a Plan);
@@ -72,8 +78,35 @@ impl Network<'_> {
             ip(&format!("-n {name} link set lo up"))?;
             ip(&format!("-n {name} link set eth0 up"))?;
         }
+        self.size_packets(&format!("-n {name} link set eth0"))?;
+        self.size_packets(&format!("link set {link}"))?;
+        self.size_packets(&format!("link set {bridge}"))?;
         ip(&format!("link set {link} up"))?;
         Ok(path)
+    }
+
+    /// Gives a link, by the words of `ip` that change it, its MTU. TCP makes packets of many segments, which such links pass on whole: where
+    /// an MTU is asked for, one segment is the most.
+    fn size_packets(&self, words: &str) -> Result<()> {
+        let (mtu, segments) = match self.0.net_mtu_bytes {
+            0 => (MTU_DEFAULT_BYTES, u64::from(u16::MAX)),
+            mtu => (mtu, 1),
+        };
+        ip(&format!("{words} mtu {mtu} gso_max_segs {segments}"))
+    }
+}
+
+impl TestbedSpec {
+    /// Fails if the networks of `--namespaces` cannot be as asked for.
+    pub(crate) fn check_network(&self) -> Result<()> {
+        let mtu = self.net_mtu_bytes;
+        let is_possible = mtu == 0 || (MTU_MIN_BYTES..=MTU_MAX_BYTES).contains(&mtu);
+        refuse!(
+            !is_possible,
+            "--net-mtu {mtu}: take {MTU_MIN_BYTES} to {MTU_MAX_BYTES}, or 0 for the kernel's"
+        );
+        refuse!(mtu > 0 && !self.namespaces, "--net-mtu {mtu}: only links of --namespaces have it; add that");
+        Ok(())
     }
 }
 
@@ -195,5 +228,20 @@ mod tests {
         assert!(Plan::new(&many, &topology, "f").unwrap_err().to_string().contains("--namespaces"));
         let plain = Wish { namespaces: None, ..wish };
         assert!(Plan::new(&plain, &topology, "f").unwrap().ip_of(Daemon::Mon(1)).is_loopback());
+    }
+
+    #[test]
+    fn what_networks_cannot_be_is_refused() {
+        let check = |words: &str| {
+            let wish = Wish::from_words(words.split(' ').map(str::to_owned)).unwrap();
+            let mut spec = TestbedSpec::default();
+            spec.apply(&wish);
+            spec.check_network().map_err(|e| e.to_string()).err().unwrap_or_default()
+        };
+        assert_eq!(check("--namespaces --net-mtu 9000"), "");
+        assert!(check("--net-mtu 9000").contains("add that"));
+        assert!(check("--namespaces --net-mtu 500").contains("576"));
+        assert!(check("--namespaces --net-mtu 64k").contains("65535"));
+        assert_eq!(check("--net-mtu 0"), "");
     }
 }

@@ -205,6 +205,7 @@ impl Plan {
     pub fn new(wish: &Wish, topology: &Topology, fsid: &str) -> Result<Self> {
         let mut spec = wished(TestbedSpec::default(), wish);
         spec.check_ranges()?;
+        spec.check_network()?;
         let pool = PoolPlan::settle(&mut spec)?;
         check_devices(&spec, wish.osd_size_bytes.is_some())?;
         refuse!(![1, 3].contains(&spec.mons), "--mons {}: take 1 or 3", spec.mons);
@@ -262,6 +263,7 @@ impl Plan {
         }
         let mut spec = wished(self.spec.clone(), wish);
         spec.check_ranges()?;
+        spec.check_network()?;
         if let Ok(devs) = wal_devs(&spec) {
             spec.wal_devs = devs;
         }

@@ -110,9 +110,14 @@ settings! {
         osd_backfill_retry_interval_s: u32 = 30,
         /// Give each OSD and each real monitor a network namespace and an address of its own, so that `thrash` can cut it off from
         /// all others. Takes root [default: off]
-        #[set("Failures" "--namespaces=" "on|off" Layout)]
+        #[set("Failures" "--namespaces=" "on|off" Layout; Kind::Word(&["off", "on"]))]
         #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
         namespaces: bool = false,
+        /// MTU of the links of --namespaces, such as 1500 or 9000. Packets are then really of this size; without it the kernel passes up to
+        /// 64K through a link in one piece, which costs less CPU time than any network does. 0: the kernel's [default: 0]
+        #[set("Network" "--net-mtu" "BYTES" Start; Kind::Bytes)]
+        #[arg(value_parser = parse_bytes)]
+        net_mtu_bytes: u64 = 0,
 
         /// OSDs on each device (or file); each gets a slice of it and locks that slice [default: 1]
         #[set("Storage" "--osds-per-device" "N" Layout; count(64))]
@@ -280,13 +285,14 @@ pub fn axis_paths() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// Settings of a cluster as a whole: OSDs that join one have none of them.
-const OF_CLUSTERS: [&str; 9] = [
+const OF_CLUSTERS: [&str; 10] = [
     "pool_size",
     "min_size",
     "pgs",
     "mon",
     "mons",
     "namespaces",
+    "net_mtu_bytes",
     "mon_osd_down_out_interval_s",
     "paxos_propose_interval_s",
     "mon_osd_prime_pg_temp",

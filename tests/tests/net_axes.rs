@@ -1,0 +1,65 @@
+//! The links of `--namespaces` as they are asked for: what is measured on them is what `up` was told.
+#![allow(clippy::disallowed_methods)] // reads files
+
+use std::path::Path;
+use std::time::Duration;
+
+use carmine_tests::hosts::can_make_networks;
+use carmine_tests::{Testbed, run, succeed};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// The smallest testbed with replication.
+const SMALL: [&str; 9] =
+    ["--namespaces", "--store", "cyan", "--osds", "2", "--pgs", "16", "--overprovisioned", "--sparse"];
+
+/// Packets and bytes that an OSD has got and sent.
+#[derive(Clone, Copy, Debug)]
+struct Traffic {
+    packets: f64,
+    bytes: f64,
+}
+
+/// The counters of an OSD's link, as its namespace has them.
+fn traffic(bed: &Testbed, osd: u32) -> Traffic {
+    let prefix = std::fs::read_to_string(bed.dir().join("run/network")).expect("the names' beginning");
+    let namespace = format!("{}-osd.{osd}", prefix.trim());
+    let words = ["-n", &namespace, "-s", "-j", "link", "show", "eth0"];
+    let text = succeed(run(Path::new("ip"), &words, LIMIT), "ip link show");
+    let shown: Value = serde_json::from_str(&text).expect("JSON of ip");
+    let sum = |what: &str| {
+        let both = ["rx", "tx"].map(|way| shown[0]["stats64"][way][what].as_f64().expect("a counter"));
+        both.iter().sum()
+    };
+    Traffic { packets: sum("packets"), bytes: sum("bytes") }
+}
+
+/// Writes blocks of 1 MiB for a second; the mean length of the packets of osd.0 meanwhile.
+fn mean_packet_bytes(bed: &Testbed) -> f64 {
+    let before = traffic(bed, 0);
+    bed.ok("bench", &["--rw", "write", "--bs", "1m", "--size", "64m", "--iodepth", "4", "--runtime", "1"]);
+    let after = traffic(bed, 0);
+    (after.bytes - before.bytes) / (after.packets - before.packets)
+}
+
+#[test]
+fn packets_are_as_long_as_the_mtu_says() {
+    if !can_make_networks() {
+        return;
+    }
+    let bed = Testbed::up(&SMALL);
+    let whole = mean_packet_bytes(&bed);
+    assert!(whole > 9100.0, "without an MTU many segments go in one piece: {whole}");
+    for (mtu, least) in [("1500", 800.0), ("9000", 3000.0)] {
+        bed.ok("down", &[]);
+        bed.ok("up", &["--net-mtu", mtu]);
+        let mean = mean_packet_bytes(&bed);
+        // A frame is 14 bytes longer than its packet.
+        let most = mtu.parse::<f64>().expect("a number") + 14.0;
+        assert!((least..=most).contains(&mean), "an MTU of {mtu}: {mean}");
+    }
+    bed.ok("down", &[]);
+    bed.ok("up", &["--net-mtu", "0"]);
+    let again = mean_packet_bytes(&bed);
+    assert!(again > 9100.0, "the MTU is given up: {again}");
+}
