@@ -63,3 +63,35 @@ fn packets_are_as_long_as_the_mtu_says() {
     let again = mean_packet_bytes(&bed);
     assert!(again > 9100.0, "the MTU is given up: {again}");
 }
+
+/// The result of writing blocks of this size.
+fn measured(bed: &Testbed, block: &str, depth: &str) -> Value {
+    let file = bed.dir().join("result.json");
+    let path = file.to_str().expect("UTF-8");
+    let load = ["--rw", "write", "--bs", block, "--iodepth", depth];
+    bed.ok("bench", &[&load[..], &["--size", "64m", "--runtime", "3", "--json", path]].concat());
+    let text = std::fs::read_to_string(&file).expect("a result");
+    std::fs::remove_file(&file).expect("the folder has nothing else of ours");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Bytes that a load writes in a second.
+fn written_per_s(bed: &Testbed) -> f64 {
+    measured(bed, "256k", "32")["jobs"][0]["write"]["bw_bytes"].as_f64().expect("bytes a second")
+}
+
+#[test]
+fn a_link_carries_what_its_rate_allows() {
+    const RATE: f64 = (20 << 20) as f64;
+    if !can_make_networks() {
+        return;
+    }
+    let bed = Testbed::up(&[&SMALL[..], &["--net-rate", "20m"]].concat());
+    // With two copies each OSD gets every byte once: from a client, or from the primary.
+    let limited = written_per_s(&bed);
+    assert!((0.8 * RATE..=1.05 * RATE).contains(&limited), "{limited} of {RATE}");
+    bed.ok("down", &[]);
+    bed.ok("up", &["--net-rate", "0"]);
+    let free = written_per_s(&bed);
+    assert!(free > 2.0 * RATE, "without a limit: {free}");
+}

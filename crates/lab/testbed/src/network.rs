@@ -32,6 +32,16 @@ const MTU_MIN_BYTES: u64 = 576;
 const MTU_MAX_BYTES: u64 = 65_535;
 const MTU_DEFAULT_BYTES: u64 = 1500;
 
+/// Rates that can be asked for: a packet of 64K takes a second at the least, and above the greatest a token bucket limits nothing any more.
+const RATE_MIN_BYTES_PER_S: u64 = 64 << 10;
+const RATE_MAX_BYTES_PER_S: u64 = 100 << 30;
+/// Parts of a second in which a link may be ahead of its rate, and in which what waits for it is sent; more is dropped.
+const BURST_PARTS: u64 = 200;
+const QUEUE_PARTS: u64 = 20;
+/// The least for both: a few of the largest packets.
+const BURST_MIN_BYTES: u64 = 128 << 10;
+const QUEUE_MIN_BYTES: u64 = 256 << 10;
+
 /// The names and addresses of one testbed's network, which follow from the cluster's id.
 struct Network<'a>(&'a Plan);
 
@@ -81,6 +91,10 @@ impl Network<'_> {
         self.size_packets(&format!("-n {name} link set eth0"))?;
         self.size_packets(&format!("link set {link}"))?;
         self.size_packets(&format!("link set {bridge}"))?;
+        if let (Daemon::Osd(_), rate @ 1..) = (daemon, self.0.net_rate_bytes_per_second) {
+            limit_rate(&format!("-n {name}"), "eth0", rate)?;
+            limit_rate("", &link, rate)?;
+        }
         ip(&format!("link set {link} up"))?;
         Ok(path)
     }
@@ -105,7 +119,13 @@ impl TestbedSpec {
             !is_possible,
             "--net-mtu {mtu}: take {MTU_MIN_BYTES} to {MTU_MAX_BYTES}, or 0 for the kernel's"
         );
-        refuse!(mtu > 0 && !self.namespaces, "--net-mtu {mtu}: only links of --namespaces have it; add that");
+        let rate = self.net_rate_bytes_per_second;
+        let is_possible = rate == 0 || (RATE_MIN_BYTES_PER_S..=RATE_MAX_BYTES_PER_S).contains(&rate);
+        refuse!(!is_possible, "--net-rate {rate}: take 64k to 100g bytes in a second, or 0 for no limit");
+        for (option, value) in [("--net-mtu", mtu), ("--net-rate", rate)] {
+            let is_alone = value > 0 && !self.namespaces;
+            refuse!(is_alone, "{option} {value}: only links of --namespaces have it; add that");
+        }
         Ok(())
     }
 }
@@ -193,12 +213,31 @@ impl Testbed {
     }
 }
 
+/// Limits what goes out at an interface; `place` are the words of `tc` for its namespace.
+fn limit_rate(place: &str, interface: &str, bytes_per_s: u64) -> Result<()> {
+    let burst = (bytes_per_s / BURST_PARTS).max(BURST_MIN_BYTES);
+    let queue = (bytes_per_s / QUEUE_PARTS).max(QUEUE_MIN_BYTES) + burst;
+    // For `tc`, bps are bytes in a second, and numbers without a unit are bytes.
+    let bucket = format!("tbf rate {bytes_per_s}bps burst {burst} limit {queue}");
+    command("tc", &format!("{place} qdisc replace dev {interface} root {bucket}"))
+        .map_err(|e| usage!("--net-rate: this takes the program `tc`, and a kernel with sch_tbf: {e}"))
+}
+
 /// Runs `ip` with these words.
 fn ip(words: &str) -> Result<()> {
-    let ran = Command::new("ip").args(words.split_whitespace()).output();
-    let out = ran.map_err(|e| failed!("cannot run `ip`: {e}"))?;
+    command("ip", words)
+}
+
+/// Runs a program of iproute2 with these words.
+fn command(program: &str, words: &str) -> Result<()> {
+    let ran = Command::new(program).args(words.split_whitespace()).output();
+    let out = ran.map_err(|e| failed!("cannot run `{program}`: {e}"))?;
     let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
-    if out.status.success() { Ok(()) } else { Err(TestbedError::Failed(format!("`ip {words}`: {said}"))) }
+    if out.status.success() {
+        Ok(())
+    } else {
+        Err(TestbedError::Failed(format!("`{program} {words}`: {said}")))
+    }
 }
 
 #[cfg(test)]
@@ -242,6 +281,9 @@ mod tests {
         assert!(check("--net-mtu 9000").contains("add that"));
         assert!(check("--namespaces --net-mtu 500").contains("576"));
         assert!(check("--namespaces --net-mtu 64k").contains("65535"));
-        assert_eq!(check("--net-mtu 0"), "");
+        assert_eq!(check("--net-mtu 0 --net-rate 0"), "");
+        assert_eq!(check("--namespaces --net-rate 100m"), "");
+        assert!(check("--net-rate 1g").contains("add that"));
+        assert!(check("--namespaces --net-rate 1k").contains("64k"));
     }
 }

@@ -118,6 +118,11 @@ settings! {
         #[set("Network" "--net-mtu" "BYTES" Start; Kind::Bytes)]
         #[arg(value_parser = parse_bytes)]
         net_mtu_bytes: u64 = 0,
+        /// Bytes that each OSD's link of --namespaces carries in a second, such as 100m, each way; the kernel's token bucket (tbf) sees to
+        /// that. 0: as many as it can [default: 0]
+        #[set("Network" "--net-rate" "BYTES_PER_SECOND" Start; Kind::Bytes)]
+        #[arg(value_parser = parse_bytes)]
+        net_rate_bytes_per_second: u64 = 0,
 
         /// OSDs on each device (or file); each gets a slice of it and locks that slice [default: 1]
         #[set("Storage" "--osds-per-device" "N" Layout; count(64))]
@@ -285,7 +290,7 @@ pub fn axis_paths() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// Settings of a cluster as a whole: OSDs that join one have none of them.
-const OF_CLUSTERS: [&str; 10] = [
+const OF_CLUSTERS: [&str; 11] = [
     "pool_size",
     "min_size",
     "pgs",
@@ -293,6 +298,7 @@ const OF_CLUSTERS: [&str; 10] = [
     "mons",
     "namespaces",
     "net_mtu_bytes",
+    "net_rate_bytes_per_second",
     "mon_osd_down_out_interval_s",
     "paxos_propose_interval_s",
     "mon_osd_prime_pg_temp",
