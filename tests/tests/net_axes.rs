@@ -95,3 +95,48 @@ fn a_link_carries_what_its_rate_allows() {
     let free = written_per_s(&bed);
     assert!(free > 2.0 * RATE, "without a limit: {free}");
 }
+
+#[test]
+fn a_delay_is_paid_by_each_message() {
+    const DELAY_MS: f64 = 2.0;
+    if !can_make_networks() {
+        return;
+    }
+    // The result, and the mean latency of a write.
+    let write = |bed: &Testbed| {
+        let result = measured(bed, "4k", "1");
+        let mean_ns = result["jobs"][0]["write"]["clat_ns"]["mean"].as_f64().expect("a mean");
+        (result, mean_ns / 1e6)
+    };
+    let bed = Testbed::up(&[&SMALL[..], &["--net-delay-us", "2000"]].concat());
+    let relays = relay_pids(&bed);
+    assert_eq!(relays.len(), 2, "one for each OSD");
+    let (result, mean_ms) = write(&bed);
+    // To the primary and back is two links; to the replica and back are four: its own, and the primary's.
+    assert!((6.0 * DELAY_MS..30.0 * DELAY_MS).contains(&mean_ms), "{mean_ms} ms");
+    for relay in result["carmine"]["relay"].as_array().expect("relays") {
+        let median_us = relay["median_us"].as_u64().expect("a median");
+        // A busy machine is late.
+        assert!((2000..10_000).contains(&median_us), "{relay}");
+        assert!(relay["asked_us"] == 2000 && relay["dropped"] == 0, "{relay}");
+        assert!(relay["frames"].as_u64() > Some(100) && relay["cpu_seconds"].as_f64() > Some(0.0), "{relay}");
+    }
+    bed.ok("down", &[]);
+    // A process that has ended, but has not been waited for, has no command line any more.
+    let runs = |pid: &u64| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
+    assert!(!relays.iter().any(runs), "they have ended");
+    bed.ok("up", &["--net-delay-us", "0"]);
+    let (result, mean_ms) = write(&bed);
+    assert!(mean_ms < 4.0 * DELAY_MS, "without a delay: {mean_ms} ms");
+    assert!(result["carmine"].get("relay").is_none());
+    bed.ok("destroy", &[]);
+    assert!(!bed.dir().exists(), "all files are gone");
+}
+
+fn relay_pids(bed: &Testbed) -> Vec<u64> {
+    let record = |osd| std::fs::read_to_string(bed.dir().join(format!("run/relay.{osd}.json"))).ok();
+    let records = (0..2).filter_map(record);
+    records
+        .map(|text| serde_json::from_str::<Value>(&text).expect("JSON")["pid"].as_u64().expect("a pid"))
+        .collect()
+}

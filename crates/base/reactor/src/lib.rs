@@ -81,4 +81,4 @@ pub use net::{Listener, Socket, TcpStream, UnixListener};
 pub use runtime::{Reactors, Stopper, block_on};
 pub use shard::{Shard, ShardId};
 pub use stats::ReactorStats;
-pub use sys::give_way;
+pub use sys::{give_way, lost_packets, packet_socket, precise_timers};

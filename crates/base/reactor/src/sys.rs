@@ -89,7 +89,7 @@ pub(crate) fn eventfd_signal(fd: &OwnedFd) {
 }
 
 /// Makes timed waits of the calling thread end on time instead of up to 50 µs late.
-pub(crate) fn precise_timers() {
+pub fn precise_timers() {
     // SAFETY: sets a property of the calling thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000usize, 0usize, 0usize, 0usize) };
 }
@@ -109,6 +109,55 @@ pub(crate) fn short_slices() {
         // SAFETY: reads `attr.size` bytes of `attr`, which the kernel has filled in. A refusal leaves the thread as it is.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     }
+}
+
+/// Receive buffer of a raw socket: what a burst brings while its reader waits for a CPU.
+const PACKET_BUFFER_BYTES: libc::c_int = 16 << 20;
+
+/// A raw socket for all frames that come in at a network interface; what is written to it goes out there. Before each frame stands the
+/// kernel's note (virtio_net_hdr) of what is left to do: checksums, and the division into segments. Takes root.
+///
+/// # Errors
+/// The system refuses, or there is no such interface.
+pub fn packet_socket(interface: u32) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is involved. Protocol 0 brings no frames before `bind` below.
+    let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+    // SAFETY: the descriptor is new and ours.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    for (level, option, value) in [
+        (libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1),
+        (libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1),
+        (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, PACKET_BUFFER_BYTES),
+    ] {
+        let size = size_of_val(&value) as libc::socklen_t;
+        // SAFETY: reads `size` bytes of `value`.
+        check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), size) })?;
+    }
+    // SAFETY: sockaddr_ll is plain data for which zeros are valid.
+    let mut addr: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    addr.sll_family = libc::AF_PACKET as u16;
+    addr.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    addr.sll_ifindex = interface as libc::c_int;
+    let size = size_of_val(&addr) as libc::socklen_t;
+    // SAFETY: reads `size` bytes of `addr`.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const addr).cast(), size) })?;
+    Ok(fd)
+}
+
+/// Frames that a raw socket has lost since this was asked last: its buffer was full.
+///
+/// # Errors
+/// It is no such socket.
+pub fn lost_packets(socket: &OwnedFd) -> io::Result<u32> {
+    let mut counts = [0u32; 2];
+    let mut size = size_of_val(&counts) as libc::socklen_t;
+    let place = counts.as_mut_ptr().cast();
+    // SAFETY: writes at most `size` bytes to `counts`.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, place, &raw mut size)
+    })?;
+    Ok(counts[1])
 }
 
 /// Lowers the priority of the calling thread, and of threads that it creates: against a reactor that wants the whole CPU, such a

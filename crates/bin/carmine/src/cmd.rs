@@ -103,6 +103,9 @@ pub(crate) enum Command {
     /// Keep CPUs busy until it is ended: the neighbour that `bench` starts on --neighbour-cpus
     #[command(hide = true)]
     Neighbour(testbed::NeighbourArgs),
+    /// Delay the packets of an OSD's link until it is ended: the relay that `up` starts with --net-delay-us
+    #[command(hide = true)]
+    Relay(testbed::RelayArgs),
 }
 
 /// Runs a command; the exit code is its own, errors are printed by the caller.
@@ -143,6 +146,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Version(args) => version::run(&args),
         Command::Admin(args) => testbed::admin(&args),
         Command::Neighbour(args) => testbed::neighbour(&args),
+        Command::Relay(args) => testbed::be_relay(&args),
     }
 }
 

@@ -22,6 +22,7 @@ use carmine_load::verdict::MoreLoad;
 use carmine_load::window::{DrainWindow, Window};
 use carmine_load::{JobResult, LoadSpec, SAMPLE_NS};
 use carmine_testbed::neighbour::Neighbour;
+use carmine_testbed::relay::{self, RelayReport};
 use carmine_testbed::{note, peer, print, refuse, write_json, write_whole};
 use carmine_topology::Grid;
 use carmine_types::{OsdId, counted};
@@ -79,6 +80,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor, git_hash: GitHa
     let args = &setup.args;
     print(&setup.grid().render())?;
     let neighbour = neighbour(&setup.plan.grid)?;
+    let relays_before = relay::reports(&setup.layout)?;
     let is_own = args.client == Tool::Carmine;
     let outcome = if is_own { controller::run(&setup, cancel) } else { hosted::run(&setup, cancel) }?;
     if let (Some(path), Some(_)) = (&args.verify_state, &setup.state) {
@@ -101,6 +103,8 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor, git_hash: GitHa
             report = report.with_stages();
         }
     }
+    let relays = relay::since(&relays_before, relay::reports(&setup.layout)?);
+    report.marks.extend(relays.iter().map(RelayReport::mark));
     let latency = outcome.told.as_ref().and_then(|(figures, _)| figures.latency).map(|latency| {
         report.latency_histogram = LatencyHistograms::default();
         format!("latency   mean {:.1} us, max {:.1} us\n", latency.mean_ns / 1e3, latency.max_ns / 1e3)
@@ -114,6 +118,9 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor, git_hash: GitHa
     if let Some(path) = &args.json {
         let mut value = result_json(&setup, &outcome.spec, result, &report, outcome.told)?;
         value["carmine"]["neighbour"] = json!(neighbour.as_ref().map(Neighbour::report));
+        if !relays.is_empty() {
+            value["carmine"]["relay"] = json!(relays);
+        }
         write_json(path, &value)?;
     }
     let wrong = result.errors + result.abandoned + result.verify.mismatches;

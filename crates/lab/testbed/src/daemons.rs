@@ -22,6 +22,7 @@ use crate::layout::{Daemon, Layout};
 use crate::network;
 use crate::plan::Plan;
 use crate::process::{self, KILL_LIMIT, Owned, ProcessId};
+use crate::relay;
 use crate::spec::NONE;
 use crate::testbed::{Event, StartOptions};
 
@@ -84,6 +85,7 @@ impl Daemons {
     pub(crate) fn start(&mut self, plan: &Plan, programs: &Path, daemon: Daemon) -> Result<()> {
         // A record of an earlier process would be taken for the new one's.
         files::remove_file(&self.layout.pid_file(daemon))?;
+        relay::start(&self.layout, plan, programs, daemon)?;
         let (osd, wrapped) = match daemon {
             Daemon::Mon(_) | Daemon::Mgr => (None, Vec::new()),
             Daemon::Osd(osd) => (Some(osd), words_for(&plan.osd_wrap, osd)),

@@ -14,6 +14,7 @@
 //! run/NAME.json     process id and start time of `mon`, `mon.b`, `mgr`, `osd.0`, …
 //! run/confine.json  the control groups of the OSDs (`--confine`)
 //! run/network       how the names of network namespaces begin (`--namespaces`)
+//! run/relay.N.json  process of the relay of OSD N (`--net-delay-us`); beside it `relay.N.measured`, what it has measured, and `relay.N.log`
 //! run/mon.addr      addresses of the monitors, a line each; the embedded one writes it once it listens
 //! run/osd.N.http    address of the metrics of OSD N, written by itself once it serves them
 //! osd.N.asok        admin socket of OSD N while it runs: ceph --admin-daemon PATH help
@@ -175,6 +176,12 @@ paths! {
     confine_file() "run/confine.json"
     /// Record of the network namespaces.
     network_file() "run/network"
+    /// Record of the process that delays an OSD's frames.
+    relay_pid(id) "run/relay.{id}.json"
+    /// What that process has measured.
+    relay_measured(id) "run/relay.{id}.measured"
+    /// Its log.
+    relay_log(id) "run/relay.{id}.log"
     /// Addresses of the monitors.
     mon_addr() "run/mon.addr"
     /// Where an OSD writes the address of its metrics once it serves them.

@@ -33,6 +33,7 @@ mod plan;
 pub mod precondition;
 pub mod process;
 mod real_mon;
+pub mod relay;
 mod settings;
 pub mod slice;
 pub mod spec;

@@ -58,7 +58,7 @@ impl Neighbour {
 }
 
 /// CPU time of a process with all its threads.
-fn cpu_seconds(pid: u32) -> Option<f64> {
+pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
     Some(Duration::from(clock.now().ok()?).as_secs_f64())
 }

@@ -14,6 +14,7 @@ use crate::files;
 use crate::folder::Testbed;
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
+use crate::relay;
 use crate::spec::TestbedSpec;
 
 /// Named namespaces, as `ip netns` has them.
@@ -76,13 +77,42 @@ impl Network<'_> {
         format!("{}-{last}", self.prefix())
     }
 
+    /// The namespace of the relays.
+    fn relays(&self) -> String {
+        format!("{}-relay", self.prefix())
+    }
+
+    /// The relay's interfaces of a link that has one: towards the bridge, and towards the daemon.
+    fn relay_ends(&self, daemon: Daemon, last: u8) -> Option<[String; 2]> {
+        let is_delayed = matches!(daemon, Daemon::Osd(_)) && self.0.net_delay_us > 0;
+        is_delayed.then(|| [format!("outer{last}"), format!("inner{last}")])
+    }
+
+    /// Makes the two halves of a link between which a relay is.
+    fn add_relayed(&self, name: &str, link: &str, [outer, inner]: &[String; 2]) -> Result<()> {
+        let relays = self.relays();
+        if !Path::new(NAMESPACES).join(&relays).exists() {
+            ip(&format!("netns add {relays}"))?;
+        }
+        ip(&format!("link add {link} type veth peer name {outer} netns {relays}"))?;
+        ip(&format!("-n {relays} link add {inner} type veth peer name eth0 netns {name}"))?;
+        for end in [outer, inner] {
+            self.size_packets(&format!("-n {relays} link set {end}"))?;
+            ip(&format!("-n {relays} link set {end} up"))?;
+        }
+        Ok(())
+    }
+
     /// Makes a daemon's namespace with its link, unless it is there.
     fn add(&self, daemon: Daemon, last: u8) -> Result<PathBuf> {
         let (name, link, bridge) = (self.namespace(daemon), self.link(last), self.prefix());
         let path = Path::new(NAMESPACES).join(&name);
         if !path.exists() {
             ip(&format!("netns add {name}"))?;
-            ip(&format!("link add {link} type veth peer name eth0 netns {name}"))?;
+            match self.relay_ends(daemon, last) {
+                None => ip(&format!("link add {link} type veth peer name eth0 netns {name}"))?,
+                Some(ends) => self.add_relayed(&name, &link, &ends)?,
+            }
             ip(&format!("link set {link} master {bridge}"))?;
             ip(&format!("-n {name} addr add {}/24 dev eth0", self.addr(last)))?;
             ip(&format!("-n {name} link set lo up"))?;
@@ -122,7 +152,8 @@ impl TestbedSpec {
         let rate = self.net_rate_bytes_per_second;
         let is_possible = rate == 0 || (RATE_MIN_BYTES_PER_S..=RATE_MAX_BYTES_PER_S).contains(&rate);
         refuse!(!is_possible, "--net-rate {rate}: take 64k to 100g bytes in a second, or 0 for no limit");
-        for (option, value) in [("--net-mtu", mtu), ("--net-rate", rate)] {
+        let delay = self.net_delay_us.into();
+        for (option, value) in [("--net-mtu", mtu), ("--net-delay-us", delay), ("--net-rate", rate)] {
             let is_alone = value > 0 && !self.namespaces;
             refuse!(is_alone, "{option} {value}: only links of --namespaces have it; add that");
         }
@@ -167,6 +198,7 @@ pub(crate) fn prepare(layout: &Layout, plan: &Plan) -> Result<()> {
 /// `ip` fails.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
     let Ok(prefix) = fs::read_to_string(layout.network_file()) else { return Ok(()) };
+    relay::stop_all(layout)?;
     let below = |folder: &str| {
         let names = fs::read_dir(folder).into_iter().flatten().flatten();
         let names = names.filter_map(|entry| entry.file_name().into_string().ok());
@@ -189,15 +221,45 @@ pub(crate) fn within<R: Send>(
 ) -> Result<R> {
     let network = Network(plan);
     let Some(last) = network.last_byte(daemon).filter(|_| plan.namespaces) else { return start() };
-    let namespace = File::open(network.add(daemon, last)?)?;
+    inside(&network.add(daemon, last)?, start)
+}
+
+/// Runs `start`, which starts the relay of a daemon, where its ends of the daemon's link are.
+///
+/// # Errors
+/// As of [`within`].
+pub(crate) fn within_relay<R: Send>(
+    plan: &Plan,
+    daemon: Daemon,
+    start: impl FnOnce() -> Result<R> + Send,
+) -> Result<R> {
+    let network = Network(plan);
+    let last = network.last_byte(daemon).ok_or_else(|| failed!("{daemon} has no network namespace"))?;
+    network.add(daemon, last)?;
+    inside(&Path::new(NAMESPACES).join(network.relays()), start)
+}
+
+/// The interfaces of an OSD's relay.
+///
+/// # Errors
+/// Its link has none.
+pub(crate) fn relay_ends(plan: &Plan, osd: OsdId) -> Result<[String; 2]> {
+    let (network, daemon) = (Network(plan), Daemon::Osd(osd));
+    let ends = network.last_byte(daemon).and_then(|last| network.relay_ends(daemon, last));
+    ends.ok_or_else(|| failed!("the link of {osd} has no delay"))
+}
+
+/// Runs `start` in a namespace.
+fn inside<R: Send>(namespace: &Path, start: impl FnOnce() -> Result<R> + Send) -> Result<R> {
+    let file = File::open(namespace)?;
     // A child begins in the namespace of the thread that starts it.
     let enter_and_start = || {
-        setns(&namespace, CloneFlags::CLONE_NEWNET)
-            .map_err(|e| failed!("cannot enter the network namespace of {daemon}: {e}"))?;
+        setns(&file, CloneFlags::CLONE_NEWNET)
+            .map_err(|e| failed!("cannot enter the network namespace {}: {e}", namespace.display()))?;
         start()
     };
     std::thread::scope(|scope| scope.spawn(enter_and_start).join())
-        .unwrap_or_else(|_| Err(failed!("the thread that starts {daemon} has died")))
+        .unwrap_or_else(|_| Err(failed!("the thread that starts a process has died")))
 }
 
 impl Testbed {

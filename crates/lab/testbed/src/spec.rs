@@ -118,6 +118,10 @@ settings! {
         #[set("Network" "--net-mtu" "BYTES" Start; Kind::Bytes)]
         #[arg(value_parser = parse_bytes)]
         net_mtu_bytes: u64 = 0,
+        /// Microseconds by which each OSD's link of --namespaces delays every packet, each way. The kernel may have no netem, so processes of
+        /// ours (relays) do it, whose CPU time counts for nobody [default: 0]
+        #[set("Network" "--net-delay-us" "N" Start; Kind::Count { min: 0, max: 1_000_000 })]
+        net_delay_us: u32 = 0,
         /// Bytes that each OSD's link of --namespaces carries in a second, such as 100m, each way; the kernel's token bucket (tbf) sees to
         /// that. 0: as many as it can [default: 0]
         #[set("Network" "--net-rate" "BYTES_PER_SECOND" Start; Kind::Bytes)]
@@ -290,7 +294,7 @@ pub fn axis_paths() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// Settings of a cluster as a whole: OSDs that join one have none of them.
-const OF_CLUSTERS: [&str; 11] = [
+const OF_CLUSTERS: [&str; 12] = [
     "pool_size",
     "min_size",
     "pgs",
@@ -298,6 +302,7 @@ const OF_CLUSTERS: [&str; 11] = [
     "mons",
     "namespaces",
     "net_mtu_bytes",
+    "net_delay_us",
     "net_rate_bytes_per_second",
     "mon_osd_down_out_interval_s",
     "paxos_propose_interval_s",

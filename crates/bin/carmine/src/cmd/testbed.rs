@@ -7,7 +7,7 @@ use anyhow::Result;
 use carmine_testbed::neighbour::be_busy;
 use carmine_testbed::{
     BedKind, DirArgs, Folder, Layout, OsdStatus, Plan, Status, Testbed, Wish, ask_osd, load, note, print,
-    status, usage,
+    relay, status, usage,
 };
 use carmine_topology::{CpuList, Strategy, Topology};
 use carmine_types::{OsdId, counted};
@@ -109,6 +109,15 @@ pub(crate) struct NeighbourArgs {
     cpus: CpuList,
 }
 
+#[derive(Args)]
+pub(crate) struct RelayArgs {
+    #[command(flatten)]
+    dir: DirArgs,
+    /// The OSD's number
+    #[arg(long, value_name = "N")]
+    id: u32,
+}
+
 /// Stops the processes; a testbed that is stopped already is fine.
 pub(crate) fn down(kind: BedKind, dir: &Path) -> Result<ExitCode> {
     let (folder, damage) = Folder::open(kind, Layout::new(dir)?)?;
@@ -189,6 +198,12 @@ pub(crate) fn admin(args: &AdminArgs) -> Result<ExitCode> {
 /// Acts as the neighbour of a testbed, until it is ended.
 pub(crate) fn neighbour(args: &NeighbourArgs) -> Result<ExitCode> {
     be_busy(&args.cpus)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Acts as the relay of an OSD, until it is ended.
+pub(crate) fn be_relay(args: &RelayArgs) -> Result<ExitCode> {
+    relay::run(&Layout::new(&args.dir.dir)?, OsdId(args.id))?;
     Ok(ExitCode::SUCCESS)
 }
 
