@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use carmine_testkit::{installed, skip};
@@ -19,12 +20,15 @@ pub const CLUSTER: (&str, &str) = ("10.91.2.", "10.91.2.0/24");
 /// True if networks can be made here: this takes root.
 #[must_use]
 pub fn can_make_networks() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
     let ip =
-        |words: &str| run(Path::new("ip"), &words.split(' ').collect::<Vec<_>>(), LIMIT).status.success();
+        |words: String| run(Path::new("ip"), &words.split(' ').collect::<Vec<_>>(), LIMIT).status.success();
     if !installed("ip", "iproute2") {
         return false;
     }
-    let can = ip("link add cm-trial type bridge") && ip("link del cm-trial");
+    let name = format!("cmt{}", std::process::id());
+    let can =
+        *CAN.get_or_init(|| ip(format!("link add {name} type bridge")) && ip(format!("link del {name}")));
     if !can {
         skip(format_args!("no networks can be made here: that takes root and bridges"));
     }
