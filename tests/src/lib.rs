@@ -303,7 +303,7 @@ impl Background {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    /// What it has printed so far, standard output first.
+    /// Returns what the process has printed so far: its standard output, then its standard error.
     pub fn said(&self) -> String {
         let read = |file: &tempfile::NamedTempFile| std::fs::read_to_string(file.path()).unwrap_or_default();
         read(&self.out) + &read(&self.err)

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use carmine_types::{Epoch, Eversion, LogOp, ObjectId, ReqId, SpgId, UTime, is_mutated};
+use carmine_types::{Epoch, Eversion, LogOp, SpgId, is_mutated};
 
 use crate::{LogEntry, Omaps, PgInfo, PgState, pg_children, pg_first_object};
 
@@ -113,7 +113,8 @@ fn answers(pg: SpgId, target: &[LogEntry], source: &[LogEntry], last: Eversion) 
     for at in (0..count).rev() {
         for (part, log) in [source, target].into_iter().enumerate() {
             let version = Eversion { version: last.version - (2 * at + 1 - part) as u64, ..last };
-            let entry = back(log, at).filter(|entry| !entry.is_stub()).unwrap_or_else(|| stub(&first));
+            let entry =
+                back(log, at).filter(|entry| !entry.is_stub()).unwrap_or_else(|| LogEntry::stub(&first));
             entries.push(LogEntry { version, ..answer(entry) });
         }
     }
@@ -123,20 +124,4 @@ fn answers(pg: SpgId, target: &[LogEntry], source: &[LogEntry], last: Eversion) 
 /// An entry that changes nothing, and answers resends of its request.
 fn answer(entry: LogEntry) -> LogEntry {
     LogEntry { op: LogOp::Error, prior: Eversion::ZERO, clones: Box::default(), ..entry }
-}
-
-/// Stands where a part has no answer.
-fn stub(first: &Arc<ObjectId>) -> LogEntry {
-    LogEntry {
-        version: Eversion::ZERO,
-        reqid: ReqId::default(),
-        oid: Arc::clone(first),
-        op: LogOp::Error,
-        prior: Eversion::ZERO,
-        user_version: 0,
-        result: 0,
-        mtime: UTime::ZERO,
-        clones: Box::default(),
-        returned: None,
-    }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use carmine_types::{Epoch, Eversion, LogOp, ObjectId, PgId, SpgId, UTime, is_mutated};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, PgId, ReqId, SpgId, UTime, is_mutated};
 
 use crate::{LogEntry, Omaps, PgInfo, pg_bits, pg_contains};
 
@@ -43,10 +43,15 @@ impl LogEntry {
         if pg_contains(pg, bits, &self.oid) {
             return self;
         }
+        // Two logs have an entry in common if version and request are equal.
+        LogEntry { version: self.version, reqid: self.reqid, ..LogEntry::stub(first) }
+    }
+
+    /// A stub without a version and a request, in the log of the PG with this first object.
+    pub(crate) fn stub(first: &Arc<ObjectId>) -> LogEntry {
         LogEntry {
-            // Two logs have an entry in common if both of these are equal.
-            version: self.version,
-            reqid: self.reqid,
+            version: Eversion::ZERO,
+            reqid: ReqId::default(),
             oid: Arc::clone(first),
             op: LogOp::Error,
             prior: Eversion::ZERO,

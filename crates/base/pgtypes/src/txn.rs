@@ -43,9 +43,9 @@ pub struct Transaction {
     /// entries of other parts as stubs. `info` must be the parent's, and `bits` its new ones. Objects are not touched, except by
     /// `changes`, which may be in a child here. The stored log of the parent stays as it is, without stubs.
     pub split: Vec<PgInfo>,
-    /// Merges these PGs into this one: they cease to exist, and `bits` are those with which their objects are this PG's; objects
-    /// are not touched. Their infos and logs are removed, and `changes` must have [`merged_away`] of them. `info` must be the new
-    /// one; what becomes of this PG's log, `log_rewind_to` and `log` say. All of them must be owned by the shard that submits it.
+    /// Merges these PGs into this one. The store removes their infos and logs, and leaves their objects, which belong to this PG with
+    /// the new `bits`, as they are. `changes` must contain [`merged_away`] of the merged PGs, `info` must be the new one, and
+    /// `log_rewind_to` and `log` replace this PG's log. The shard that submits the transaction must own all of these PGs.
     pub merge: Vec<SpgId>,
 }
 
@@ -147,7 +147,7 @@ impl Transaction {
         }
     }
 
-    /// Asserts that the objects of all sources are this PG's from now on, and that nothing else is left of them.
+    /// Asserts that this PG gets the objects of all sources, and that the transaction removes everything else that the sources have.
     fn assert_merge(&self) {
         if self.merge.is_empty() {
             return;

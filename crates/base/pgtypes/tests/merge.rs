@@ -1,4 +1,4 @@
-//! What a transaction that merges PGs may be: exactly the sources' objects become the target's, and nothing else is left of them.
+//! Which transactions may merge PGs: the target gets exactly the objects of the sources, and the transaction removes the rest of them.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn only_pgs_that_cease_to_exist_are_merged_and_only_into_what_becomes_of_them() 
         txn.info.as_mut().unwrap().pg_num = 8;
         txn.bits = pg_bits(1, 8);
     }));
-    // An object that belongs to none of them.
+    // The transaction changes an object of another PG.
     let other = ObjectChange::new(ObjectId::cursor(1, 2), [Step::Touch]);
     assert!(panics(|txn| txn.changes.push(other)));
 }

@@ -145,7 +145,8 @@ pub fn reports(layout: &Layout) -> Result<Vec<RelayReport>> {
     Ok(all)
 }
 
-/// What relays have done since `before`; their delays are of all frames that there were.
+/// Subtracts the counts of `before` from those of the same relays now. The percentiles of delays still cover every frame since a relay
+/// started.
 #[must_use]
 pub fn since(before: &[RelayReport], mut now: Vec<RelayReport>) -> Vec<RelayReport> {
     for report in &mut now {

@@ -17,11 +17,11 @@ use super::upmap::Upmap;
 /// What becomes of a pool's last PG.
 #[derive(Clone, Debug)]
 pub(crate) enum Merge {
-    /// It is to be merged.
+    /// The monitor announces that it merges the PG.
     Begin,
-    /// It stays.
+    /// The monitor keeps the PG.
     GiveUp,
-    /// It is merged: the word of its primary.
+    /// The monitor merges the PG, and records what its primary said.
     End(MergeMeta),
 }
 
@@ -111,7 +111,8 @@ pub(crate) fn may_begin(map: &OsdMap, id: i64, pool: &PgPool) -> bool {
     is_wanted && may_step(map, id, pool) && !has_temp(source) && !has_temp(target) && !is_one_missing(map)
 }
 
-/// The word is of the PG that is to be merged, in this try; and who said it leads both PGs still.
+/// Whether the message names the PG that the map is about to merge, was sent since the map announced that, and both PGs are still on the
+/// same OSDs.
 fn is_of(map: &OsdMap, id: i64, pool: &PgPool, meta: &MergeMeta) -> bool {
     let at = |pg| pg_mapping(map, pg);
     let is_same =

@@ -1,9 +1,9 @@
 //! The number of PGs of a pool: the number that a user wants, and the steps to it.
 //!
-//! As in Ceph, `osd pool set POOL pg_num N` only notes what is wanted (`pg_num_target`, and with it `pgp_num_target`). Steps then add
-//! PGs (`pg_num`), each of which is where its parent is, and after that move them (`pgp_num`); or first move those that are to
-//! be merged, and then merge one after the other ([`super::merge`]). In a real cluster the manager takes these steps; here the monitor
-//! does ([`crate::pacing`]).
+//! As in Ceph, `osd pool set POOL pg_num N` only notes what is wanted (`pg_num_target`, and with it `pgp_num_target`). To reach a higher
+//! number, steps add PGs (`pg_num`) on the OSDs of their parents, and then move them (`pgp_num`). To reach a lower one, steps move the last
+//! PGs to the OSDs of the PGs that get their objects, and then merge one after the other ([`super::merge`]). In a real cluster the manager
+//! takes these steps; here the monitor does ([`crate::pacing`]).
 
 use carmine_types::{UTime, errno};
 use carmine_wire::osdmap::consts::POOL_CREATING;

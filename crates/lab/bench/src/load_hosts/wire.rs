@@ -23,7 +23,7 @@ pub(super) enum Request {
     Hello {
         build: String,
     },
-    /// What time it is.
+    /// Asks for the time of the host's clock.
     Clock,
     /// Starts these jobs of a load.
     Start {

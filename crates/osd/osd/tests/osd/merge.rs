@@ -1,6 +1,5 @@
 //! A pool that is given fewer PGs while clients write: its PGs are merged, one after the other, and nothing is lost or executed twice.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use carmine_client::RouteMode;
@@ -11,7 +10,8 @@ use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
 use super::snaps::{purged, remove_snap, used};
 use super::split::{
-    OBJECTS, ROUNDS, append, check, check_clones, end_clean, fill, fill_with_clones, serves, set_pg_num,
+    OBJECTS, await_writers, check, check_appended, check_clones, check_listed, end_clean, fill,
+    fill_with_clones, serves, set_pg_num, start_again, start_writers,
 };
 
 /// Changes the pool by the newest map.
@@ -63,23 +63,14 @@ fn merged_pgs_have_all_objects(seed: u64, disks: Disks) {
         merge_to(&cluster, &[0, 1], pg_num);
         cluster.client(RouteMode::Direct, |_, pool| check(pool));
         cluster.wait("all PGs serve", || serves(&cluster, pg_num as usize));
-        cluster.client(RouteMode::Direct, move |_, pool| async move {
-            let listed: BTreeSet<_> =
-                pool.list().await.unwrap().into_iter().map(|listed| listed.name).collect();
-            assert_eq!(listed.len() as u64, OBJECTS, "{pg_num}");
-        });
+        check_listed(&cluster);
         cluster.check_equal(&[0, 1]);
     }
     set_pg_num(&cluster, 4);
     cluster.client(RouteMode::Direct, |_, pool| check(pool));
     merge_to(&cluster, &[0, 1], 3);
     if disks == Disks::Blue {
-        for osd in 0..2 {
-            cluster.kill(osd);
-            cluster.mon.down(osd);
-        }
-        (0..2).for_each(|osd| cluster.start_osd(osd, 3));
-        cluster.wait_up(2);
+        start_again(&cluster);
     }
     cluster.client(RouteMode::Direct, |_, pool| check(pool));
     cluster.check_equal(&[0, 1]);
@@ -98,19 +89,12 @@ fn a_merged_pg_has_the_objects_of_its_parts() {
 fn a_write_is_executed_once_while_its_pg_is_merged() {
     for seed in 73..78 {
         let cluster = Cluster::start(seed, Disks::Blue, 2, 6, &[2, 3]);
-        let routes = [RouteMode::Direct, RouteMode::Single];
-        let writers = [0, 1].map(|n| cluster.background(routes[n], move |_, pool| append(pool, n as u8)));
+        let writers = start_writers(&cluster);
         merge_to(&cluster, &[0, 1], 2);
         set_pg_num(&cluster, 4);
         merge_to(&cluster, &[0, 1], 3);
-        cluster.wait("the writers", || writers.iter().all(|writer| writer.is_done()));
-        writers.iter().for_each(|writer| writer.result());
-        cluster.client(RouteMode::Direct, |_, pool| async move {
-            for (writer, at) in (0..2).flat_map(|writer| (0..16).map(move |at| (writer, at))) {
-                let bytes = pool.read(format!("w{writer}-{at}"), 0, 1024).await.unwrap();
-                assert_eq!(bytes.to_vec(), (0..ROUNDS).collect::<Vec<_>>(), "w{writer}-{at}");
-            }
-        });
+        await_writers(&cluster, &writers);
+        check_appended(&cluster);
         cluster.check_equal(&[0, 1]);
     }
 }

@@ -7,7 +7,7 @@ use carmine_client::{Pool, RouteMode};
 use carmine_wire::osd_op::OsdOp;
 use carmine_wire::osdmap::PgPool;
 
-use super::cluster::{Cluster, Disks, noise};
+use super::cluster::{Cluster, Disks, Running, noise};
 use super::mon::POOL_ID;
 use super::snaps::{purged, remove_snap, used};
 
@@ -56,23 +56,32 @@ fn the_parts_of_a_pg_have_its_objects_and_serve_them() {
         set_pg_num(&cluster, pg_num);
         cluster.client(RouteMode::Direct, |_, pool| check(pool));
         cluster.wait("all PGs serve", || serves(&cluster, pg_num as usize));
-        cluster.client(RouteMode::Direct, move |_, pool| async move {
-            let listed: BTreeSet<_> =
-                pool.list().await.unwrap().into_iter().map(|listed| listed.name).collect();
-            assert_eq!(listed.len() as u64, OBJECTS, "{pg_num}");
-        });
+        check_listed(&cluster);
         cluster.check_equal(&[0, 1]);
     }
     // The OSDs find as many PGs in their stores.
+    start_again(&cluster);
+    cluster.client(RouteMode::Direct, |_, pool| check(pool));
+    cluster.check_equal(&[0, 1]);
+    end_clean(&cluster);
+}
+
+/// A client lists every object once.
+pub(crate) fn check_listed(cluster: &Cluster) {
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        let listed: BTreeSet<_> = pool.list().await.unwrap().into_iter().map(|listed| listed.name).collect();
+        assert_eq!(listed.len() as u64, OBJECTS);
+    });
+}
+
+/// Kills both OSDs, and starts them with three reactors each.
+pub(crate) fn start_again(cluster: &Cluster) {
     for osd in 0..2 {
         cluster.kill(osd);
         cluster.mon.down(osd);
     }
     (0..2).for_each(|osd| cluster.start_osd(osd, 3));
     cluster.wait_up(2);
-    cluster.client(RouteMode::Direct, |_, pool| check(pool));
-    cluster.check_equal(&[0, 1]);
-    end_clean(&cluster);
 }
 
 /// Kills the OSDs; their stores are clean.
@@ -84,10 +93,10 @@ pub(crate) fn end_clean(cluster: &Cluster) {
     }
 }
 
-pub(crate) const ROUNDS: u8 = 40;
+const ROUNDS: u8 = 40;
 
 /// Appends one byte after the other to some objects.
-pub(crate) async fn append(pool: Pool, writer: u8) {
+async fn append(pool: Pool, writer: u8) {
     for round in 0..ROUNDS {
         for at in 0..16 {
             pool.exec(format!("w{writer}-{at}"), vec![(OsdOp::append(1), vec![round].into())]).await.unwrap();
@@ -95,22 +104,36 @@ pub(crate) async fn append(pool: Pool, writer: u8) {
     }
 }
 
-#[test]
-fn a_write_is_executed_once_while_its_pg_is_split() {
-    let cluster = start(62);
+/// Two clients append, one by each way to an OSD's reactors.
+pub(crate) fn start_writers(cluster: &Cluster) -> [Running<()>; 2] {
     let routes = [RouteMode::Direct, RouteMode::Single];
-    let writers = [0, 1].map(|n| cluster.background(routes[n], move |_, pool| append(pool, n as u8)));
-    for pg_num in [8, 16, 32] {
-        set_pg_num(&cluster, pg_num);
-    }
+    [0, 1].map(|n| cluster.background(routes[n], move |_, pool| append(pool, n as u8)))
+}
+
+pub(crate) fn await_writers(cluster: &Cluster, writers: &[Running<()>; 2]) {
     cluster.wait("the writers", || writers.iter().all(|writer| writer.is_done()));
     writers.iter().for_each(|writer| writer.result());
+}
+
+/// Each append was executed once, and in order.
+pub(crate) fn check_appended(cluster: &Cluster) {
     cluster.client(RouteMode::Direct, |_, pool| async move {
         for (writer, at) in (0..2).flat_map(|writer| (0..16).map(move |at| (writer, at))) {
             let bytes = pool.read(format!("w{writer}-{at}"), 0, 1024).await.unwrap();
             assert_eq!(bytes.to_vec(), (0..ROUNDS).collect::<Vec<_>>(), "w{writer}-{at}");
         }
     });
+}
+
+#[test]
+fn a_write_is_executed_once_while_its_pg_is_split() {
+    let cluster = start(62);
+    let writers = start_writers(&cluster);
+    for pg_num in [8, 16, 32] {
+        set_pg_num(&cluster, pg_num);
+    }
+    await_writers(&cluster, &writers);
+    check_appended(&cluster);
     cluster.check_equal(&[0, 1]);
 }
 
@@ -179,14 +202,12 @@ pub(crate) fn spread(cluster: &Cluster, osd: u32) -> Vec<usize> {
 fn parts_are_spread(seed: u64, disks: Disks) {
     let cluster = Cluster::start(seed, disks, 2, 1, &[4, 3]);
     cluster.client(RouteMode::Direct, |_, pool| fill_with_clones(pool));
-    let routes = [RouteMode::Direct, RouteMode::Single];
-    let writers = [0, 1].map(|n| cluster.background(routes[n], move |_, pool| append(pool, n as u8)));
+    let writers = start_writers(&cluster);
     // The second comes while the parts of the first are on their way.
     for pg_num in [3, 8] {
         set_pg_num(&cluster, pg_num);
     }
-    cluster.wait("the writers", || writers.iter().all(|writer| writer.is_done()));
-    writers.iter().for_each(|writer| writer.result());
+    await_writers(&cluster, &writers);
     cluster.wait("all PGs serve", || serves(&cluster, 8));
     assert_eq!((spread(&cluster, 0), spread(&cluster, 1)), (vec![2; 4], vec![3, 3, 2]));
     cluster.client(RouteMode::Direct, |_, pool| check_clones(pool));

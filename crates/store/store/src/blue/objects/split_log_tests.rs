@@ -23,7 +23,7 @@ enum LogAct {
     Rewind(usize, u64),
     /// Its part of the pool grows to twice, or four times, as many PGs.
     Split(usize, bool),
-    /// Its part of the pool shrinks to a half, or a quarter, of as many PGs. So many entries are its new log.
+    /// The number of PGs in its part of the pool falls to a half or a quarter. The merged PG's new log has this many entries.
     Merge(usize, bool, u64),
     Next,
     Apply,
