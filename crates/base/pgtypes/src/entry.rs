@@ -12,7 +12,8 @@ use crate::object;
 pub struct LogEntry {
     /// Version of this modification; unique and rising within the PG.
     pub version: Eversion,
-    /// Version of the object before it; zero if it did not exist.
+    /// Version of the object before it; zero if it did not exist, or if nothing changed (`LogOp::Error`). In an answer that a merge
+    /// copied into its log: see [`Self::given_version`].
     pub prior: Eversion,
     /// The client's request, by which a resend is detected.
     pub reqid: ReqId,

@@ -123,5 +123,14 @@ fn answers(pg: SpgId, target: &[LogEntry], source: &[LogEntry], last: Eversion) 
 
 /// An entry that changes nothing, and answers resends of its request.
 fn answer(entry: LogEntry) -> LogEntry {
-    LogEntry { op: LogOp::Error, prior: Eversion::ZERO, clones: Box::default(), ..entry }
+    let prior = entry.given_version();
+    LogEntry { op: LogOp::Error, prior, clones: Box::default(), ..entry }
+}
+
+impl LogEntry {
+    /// The version that its client was given: that of this entry, or the one that it had before a merge gave it a new place.
+    #[must_use]
+    pub fn given_version(&self) -> Eversion {
+        if self.op == LogOp::Error && self.prior > Eversion::ZERO { self.prior } else { self.version }
+    }
 }

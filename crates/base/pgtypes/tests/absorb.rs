@@ -84,11 +84,12 @@ proptest! {
                     let answer = LogEntry {
                         op: LogOp::Error,
                         version: found[0].version,
-                        prior: Eversion::ZERO,
+                        prior: old.version,
                         clones: Box::default(),
                         ..old
                     };
                     prop_assert_eq!(found, [&answer]);
+                    prop_assert_eq!(answer.given_version(), Eversion::new(9, version));
                 }
             }
         }
@@ -141,4 +142,28 @@ fn what_a_split_left_in_a_log_is_no_answer() {
     let merged = PgState::absorb(Some(target), pg(TARGET), &[copy(SOURCE, 0, 1)], &merge(versions(1, 3)));
     let of_source = merged.log.iter().filter(|entry| entry.reqid.client == u64::from(SOURCE));
     assert_eq!(of_source.count(), 1, "only the source's own log has its request");
+}
+
+#[test]
+fn an_answer_names_the_version_that_was_given_first_however_often_its_pg_is_merged() {
+    let known = versions(2, 3);
+    let mut source =
+        PgState::absorb(Some(copy(TARGET, 0, 3)), pg(TARGET), &[copy(SOURCE, 0, 2)], &merge(known));
+    source.info.pg_num = 4;
+    let mut target = copy(1, 0, 4);
+    target.info.pg_num = 4;
+    let versions = Some((source.info.last_update, target.info.last_update));
+    let again = Merge { pg_num: 3, epoch: Epoch(50), versions };
+    let merged = PgState::absorb(Some(target), pg(1), &[source], &again);
+    let mut given: Vec<_> = merged
+        .log
+        .iter()
+        .filter(|entry| !entry.is_stub())
+        .map(|entry| (entry.reqid.client, entry.given_version()))
+        .collect();
+    given.sort_unstable();
+    let all = [(1, 4), (TARGET.into(), 3), (SOURCE.into(), 2)];
+    let expected =
+        all.map(|(client, last)| (1..=last).map(move |version| (client, Eversion::new(9, version))));
+    assert_eq!(given, expected.into_iter().flatten().collect::<Vec<_>>());
 }

@@ -40,7 +40,7 @@ impl LogEnd<'_> {
         let clones = plan.extra.as_ref().map(|extra| extra.clones.iter().map(|clone| clone.id).collect());
         let entry = LogEntry {
             version,
-            prior: plan.prior,
+            prior: if plan.effect == LogOp::Error { Eversion::ZERO } else { plan.prior },
             reqid: op.reqid,
             oid: Arc::clone(&op.oid),
             op: plan.effect,
@@ -149,6 +149,12 @@ mod tests {
             returned: None,
         };
         assert_eq!((entry, trim_to), (want, None));
+        let nothing = Plan { effect: LogOp::Error, ..plan };
+        assert_eq!(
+            number(&log(3), 3, &op, &nothing).entry.prior,
+            Eversion::ZERO,
+            "the object was not changed"
+        );
     }
 
     #[test]

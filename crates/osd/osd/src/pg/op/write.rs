@@ -346,7 +346,7 @@ fn replayed(op: &ClientOp, done: &LogEntry) -> Outcome {
             returned.0.iter().map(|(result, output)| (*result, Payload::from(output.to_vec()))).collect()
         }
     };
-    let (version, user_version) = (done.version, done.user_version);
+    let (version, user_version) = (done.given_version(), done.user_version);
     Outcome { result: done.result, outputs, version, user_version, extra: None }
 }
 
