@@ -111,6 +111,9 @@ fn a_delay_is_paid_by_each_message() {
     let bed = Testbed::up(&[&SMALL[..], &["--net-delay-us", "2000"]].concat());
     let relays = relay_pids(&bed);
     assert_eq!(relays.len(), 2, "one for each OSD");
+    let status = bed.ok("status", &[]);
+    let network = "network  a namespace for each daemon, 2000 us delay to and from each OSD, by a relay";
+    assert!(status.contains(network), "{status}");
     let (result, mean_ms) = write(&bed);
     // To the primary and back is two links; to the replica and back are four: its own, and the primary's.
     assert!((6.0 * DELAY_MS..200.0 * DELAY_MS).contains(&mean_ms), "{mean_ms} ms");

@@ -59,7 +59,7 @@ carmine_types::words! {
         Out = "out",
         /// The pool has another size or min_size for a time.
         Pool = "pool",
-        /// The pool gets more PGs, and keeps them.
+        /// The pool gets more PGs.
         Split = "split",
         /// The pool gets fewer PGs, one after the other.
         Merge = "merge",
@@ -613,4 +613,20 @@ fn is_settled(pool: &Value) -> bool {
 fn is_clean(seen: &Status) -> bool {
     let has_newest = |told: &Value| seen.epoch.is_some_and(|epoch| told["epoch"] == epoch);
     seen.details().all(has_newest) && seen.pgs.is_some_and(|pgs| Some(pgs.clean) == seen.pgs_total)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Args as _;
+
+    use super::*;
+
+    #[test]
+    fn help_names_every_kind() {
+        let command = crate::ThrashArgs::augment_args(clap::Command::new("thrash"));
+        let faults = command.get_arguments().find(|arg| arg.get_id() == "faults").expect("--faults");
+        let help = faults.get_help().expect("a help text").to_string();
+        let missing: Vec<&str> = Kind::WORDS.iter().copied().filter(|word| !help.contains(*word)).collect();
+        assert!(missing.is_empty(), "{missing:?} in {help}");
+    }
 }

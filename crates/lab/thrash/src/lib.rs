@@ -40,13 +40,13 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The text below the options.
 const AFTER_HELP: &str = "\
 The testbed must run and be clean. Its OSDs are killed (kill -9), stopped for a time (SIGSTOP), restarted with another number of
-reactors, taken out and in, and the pool's size and min_size are lowered and restored. The pool gets more PGs, and keeps them. All
-connections of an OSD are cut by `ss -K`, which takes root and a kernel with INET_DIAG_DESTROY. The files of an OSD take no more data
-(RLIMIT_FSIZE) until it has ended by itself, which it must: not with a store in memory, nor on devices. The map calls the drives full
-(ratios of next to nothing) for a few seconds, so that clients' writes and backfills wait. Real monitors (`carmine up --mon ceph`) are
-killed, the leader first and one at a time, and so is the manager. With `carmine up --namespaces` an OSD or one of three real monitors
-is cut off from all others for up to 30 s. As many OSDs as min_size asks
-for stay up; with a store in memory an OSD is harmed only while all copies are complete.
+reactors, taken out and in, and the pool's size and min_size are lowered and restored. PGs are split and merged: the pool gets more
+PGs, or fewer. All connections of an OSD are cut by `ss -K`, which takes root and a kernel with INET_DIAG_DESTROY. The files of an OSD
+take no more data (RLIMIT_FSIZE) until it has ended by itself, which it must: not with a store in memory, nor on devices. The map
+calls the drives full (ratios of next to nothing) for a few seconds, so that clients' writes and backfills wait. Real monitors
+(`carmine up --mon ceph`) are killed, the leader first and one at a time, and so is the manager. With `carmine up --namespaces` an OSD
+or one of three real monitors is cut off from all others for up to 30 s. As many OSDs as min_size asks for stay up; with a store in
+memory an OSD is harmed only while all copies are complete.
 
 Our own generator writes and reads verified blocks meanwhile, and a small write to each of up to 32 PGs every 50 ms shows how long each
 fault kept writes from being acknowledged. At the end everything is healed: all PGs must be active+clean in time, every block is read
@@ -66,7 +66,7 @@ pub struct ThrashArgs {
     /// Time in which faults are made, such as 30s, 2m or 1h
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_millis)]
     runtime: u64,
-    /// Kinds of faults: kill, stop, restart, out, pool, cut, file, full, mon, mgr, partition [default: all that are possible here]
+    /// Kinds of faults: kill, stop, restart, out, pool, split, merge, cut, file, full, mon, mgr, partition [default: all that are possible here]
     #[arg(long, value_name = "KIND,…", value_delimiter = ',')]
     faults: Vec<Kind>,
     /// Seed that draws the faults and the load [default: another one each time]

@@ -272,6 +272,17 @@ fn osd_line(osd: &OsdStatus) -> String {
     format!("osd.{:<4} {}", osd.id, parts.join(", "))
 }
 
+/// What the links of `--namespaces` do to packets.
+fn network_line(plan: &Plan) -> Option<String> {
+    let mut parts = vec!["a namespace for each daemon".to_owned()];
+    parts.extend((plan.net_mtu_bytes > 0).then(|| format!("MTU {} bytes", plan.net_mtu_bytes)));
+    let rate = plan.net_rate_bytes_per_second;
+    parts.extend((rate > 0).then(|| format!("{rate} bytes/s to and from each OSD")));
+    let delay_us = plan.net_delay_us;
+    parts.extend((delay_us > 0).then(|| format!("{delay_us} us delay to and from each OSD, by a relay")));
+    plan.namespaces.then(|| format!("network  {}", parts.join(", ")))
+}
+
 fn plan_lines(plan: &Plan) -> Vec<String> {
     let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
     let (store, pool) = (plan.store, &plan.pool);
@@ -288,6 +299,7 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
     let others = [("system", &plan.grid.system), ("neighbour", &plan.grid.neighbour)];
     let others = others.into_iter().filter(|(_, cpus)| !cpus.is_empty());
     lines.extend(others.map(|(who, cpus)| format!("{who:<8} CPUs {cpus}")));
+    lines.extend(network_line(plan));
     if plan.osd_wrap != "none" {
         lines.push(format!("wrapper  {}", plan.osd_wrap));
     }
