@@ -12,6 +12,7 @@ use crate::cluster::{Cluster, HEARTBEATS, PGS, POOL, Shape, name_of};
 use crate::lag;
 use crate::load::{self, Load};
 use crate::model::BLOCK_TAG;
+use crate::run;
 
 const CLIENTS: u32 = 3;
 /// Requests of each client, at least.
@@ -448,7 +449,9 @@ impl Chaos {
             }
             return Ok(());
         }
-        self.cluster.pass(RECOVERED)?;
+        if !self.copies_are_whole()? {
+            return Ok(());
+        }
         let osd = self.wounded;
         let disk = self.cluster.disk(osd);
         let Some(place) = self.rng.choice(disk.find(&BLOCK_TAG)) else { return Ok(()) };
@@ -461,6 +464,17 @@ impl Chaos {
         };
         self.say(format!("osd.{osd}: {what}, at {place:#x}"));
         Ok(())
+    }
+
+    /// Waits for a while until all copies are whole, which takes longer with slow drives and after a power cut; whether they are.
+    fn copies_are_whole(&mut self) -> Result<bool, SimStuck> {
+        let (osds, end_ns) =
+            (self.cluster.shape.osds, self.cluster.sim.now_ns() + RECOVERED.as_nanos() as u64);
+        let look = move |client| run::clean(client, osds, Rc::default());
+        let (node, is_clean) = self.cluster.task(&format!("watcher.{}", self.faults), look);
+        self.cluster.run(|| is_clean.get() || self.cluster.sim.now_ns() >= end_ns)?;
+        self.cluster.sim.kill(node);
+        Ok(is_clean.get())
     }
 
     fn change_map(&mut self) -> Result<(), SimStuck> {

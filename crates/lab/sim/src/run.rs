@@ -143,7 +143,7 @@ fn through(chaos: &mut Chaos, healed_ms: &mut f64) -> Result<(), String> {
 }
 
 /// Waits until all OSDs are up and all of their PGs are clean; `seen`: the reason why they were not when last looked at.
-async fn clean(client: Rc<Client>, osds: u32, seen: Rc<RefCell<String>>) {
+pub(crate) async fn clean(client: Rc<Client>, osds: u32, seen: Rc<RefCell<String>>) {
     let shard = client.shard().clone();
     loop {
         let mut why = String::new();
