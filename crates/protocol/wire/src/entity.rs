@@ -5,7 +5,7 @@ use std::fmt;
 use carmine_codec::{Coded, Decoder, Encoder, Result, coded};
 
 /// Kind of a peer, as told in HELLO.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityType(pub u8);
 
 impl EntityType {
