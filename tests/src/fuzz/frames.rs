@@ -1,7 +1,8 @@
 //! The framing: a stream of bytes as a peer sends it, and the control frames in it.
 
 use carmine_types::crc32c;
-use carmine_wire::frame::{FrameReader, PREAMBLE_BYTES, Tag, segment};
+use carmine_wire::frame::secure::{Cipher, HEAD_BYTES, KEY_BYTES, NONCE_BYTES, TAG_BYTES, operations};
+use carmine_wire::frame::{FrameReader, PREAMBLE_BYTES, Preamble, Tag, segment};
 use carmine_wire::handshake::*;
 
 use super::seeds;
@@ -32,29 +33,67 @@ pub(super) fn stream(bytes: &[u8]) {
             return;
         };
         let (body, next) = body.split_at_mut(reader.need().min(body.len()));
-        in_pieces(reader, body);
-        if let Ok(frame) = reader.body(body) {
+        let whole = reader.body(body).map(|frame| {
             assert_eq!(frame.tag, preamble.tag);
             one_control(frame.tag, frame.segments[segment::HEADER]);
-        }
+            (frame.aborted, frame.data_crc)
+        });
+        assert_eq!(in_pieces(head, body), whole.ok());
         rest = next;
     }
 }
 
-/// The same frame as a receiver takes it that has no room for the whole: it must come to the same end.
-fn in_pieces(mut reader: FrameReader, body: &mut [u8]) {
-    let mut whole = reader;
-    let expected = whole.body(body).map(|frame| (frame.aborted, frame.data_crc)).ok();
-    let mut rest = &mut body[..];
-    let mut run = || {
-        reader.head(rest.split_off_mut(..reader.head_bytes())?).ok()?;
-        while reader.left() > 0 {
-            reader.piece(rest.split_off_mut(..reader.left().min(7))?);
+/// The same frame as a receiver reads it that has no room for the whole: it must come to the same end.
+fn in_pieces(head: &mut [u8], body: &mut [u8]) -> Option<(bool, Option<u32>)> {
+    let (mut reader, mut rest) = (FrameReader::default(), body);
+    reader.preamble(head).ok()?;
+    reader.head(rest.split_off_mut(..reader.head_bytes())?).ok()?;
+    while reader.left() > 0 {
+        reader.piece(rest.split_off_mut(..reader.left().min(7))?);
+    }
+    let crc = reader.data_crc();
+    reader.end(rest).ok().map(|aborted| (aborted, Some(crc)))
+}
+
+/// Frames in secure mode: the bytes as a peer without the key sends them, and as one with the key, who means them as the plain text.
+pub(super) fn secure(bytes: &[u8]) {
+    let cipher = || Cipher::new(&[7; KEY_BYTES], &[9; NONCE_BYTES]);
+    let mut received = bytes.to_vec();
+    assert!(FrameReader::secure(cipher()).next(&mut received).is_err() || bytes.len() < HEAD_BYTES);
+    let (mut at, mut rest, mut sealer) = (Vec::new(), bytes, cipher());
+    // The first operation of a frame is of one length, and what follows is what the preamble says, cut where the bytes end.
+    while let Some((head, after)) = rest.split_at_checked(HEAD_BYTES - TAG_BYTES) {
+        let mut head = head.to_vec();
+        let crc = crc32c::raw(0, &head[..CHECKED_BYTES]);
+        head[CHECKED_BYTES..PREAMBLE_BYTES].copy_from_slice(&crc.to_le_bytes());
+        let Ok(preamble) = Preamble::decode(&head) else { return };
+        let mut frame = Vec::new();
+        seal(&mut sealer, &mut frame, &head);
+        let mut after = after;
+        for operation in operations(&preamble).into_iter().filter(|bytes| *bytes > 0) {
+            let Some((plain, left)) = after.split_at_checked(operation) else { return };
+            seal(&mut sealer, &mut frame, plain);
+            after = left;
         }
-        let crc = reader.data_crc();
-        reader.end(rest).ok().map(|aborted| (aborted, crc))
-    };
-    assert_eq!(run(), expected);
+        at.extend_from_slice(&frame);
+        let mut reader = FrameReader::secure(cipher());
+        let mut stream = at.clone();
+        let mut left = &mut stream[..];
+        while !left.is_empty() {
+            let Ok(Some((frame, len))) = reader.next(left) else { return };
+            let tag = frame.tag;
+            one_control(tag, reader.secure_header());
+            left = left.split_at_mut(len).1;
+        }
+        rest = after;
+    }
+}
+
+/// Appends one operation.
+fn seal(cipher: &mut Cipher, frame: &mut Vec<u8>, plain: &[u8]) {
+    let start = frame.len();
+    frame.extend_from_slice(plain);
+    cipher.seal(frame, start);
 }
 
 /// A tag and the payload of that control frame.
@@ -88,7 +127,9 @@ fn one_control(tag: Tag, payload: &[u8]) {
         Tag::Keepalive2 => decode::<Keepalive2>(payload),
         Tag::Keepalive2Ack => decode::<Keepalive2Ack>(payload),
         Tag::Ack => decode::<Ack>(payload),
-        Tag::AuthReplyMore | Tag::AuthRequestMore | Tag::Message => {}
+        Tag::AuthReplyMore => decode::<AuthReplyMore>(payload),
+        Tag::AuthRequestMore => decode::<AuthRequestMore>(payload),
+        Tag::Message => {}
     }
 }
 
@@ -101,6 +142,23 @@ fn decode<C: Control>(payload: &[u8]) {
 
 pub(super) fn stream_seeds() -> Vec<Vec<u8>> {
     seeds::streams()
+}
+
+/// The plain text of a message with a front and data, and of a control frame with a long payload.
+pub(super) fn secure_seeds() -> Vec<Vec<u8>> {
+    let lengths = [
+        (Tag::Message, [41, 30, 0, 50]),
+        (Tag::ClientIdent, [123, 0, 0, 0]),
+        (Tag::Keepalive2, [8, 0, 0, 0]),
+    ];
+    let plain = lengths.map(|(tag, lengths)| {
+        let preamble = Preamble::new(tag, lengths);
+        let rest: usize = operations(&preamble).iter().sum();
+        let mut plain = preamble.encode().to_vec();
+        plain.resize(HEAD_BYTES - TAG_BYTES + rest, 0x0e);
+        plain
+    });
+    plain.to_vec()
 }
 
 pub(super) fn control_seeds() -> Vec<Vec<u8>> {

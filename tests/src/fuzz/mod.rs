@@ -4,6 +4,7 @@
 //! nightly: `scripts/fuzz`); `tests/tests/fuzz.rs` runs the same functions over mutated seeds on stable. A new target is a
 //! file beside this one, a line in [`TARGETS`], and a file of three lines in `tests/fuzz/fuzz_targets`.
 
+mod cephx;
 mod frames;
 mod maps;
 mod messages;
@@ -27,6 +28,7 @@ pub struct Target {
 
 /// All targets, by name.
 pub const TARGETS: &[Target] = &[
+    Target { name: "cephx", run: cephx::all_sides, seeds: cephx::seeds },
     Target { name: "control", run: frames::control, seeds: frames::control_seeds },
     Target { name: "crushmap", run: maps::crushmap, seeds: maps::crushmap_seeds },
     Target { name: "frames", run: frames::stream, seeds: frames::stream_seeds },
@@ -36,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mon_state", run: store::mon_state, seeds: store::mon_state_seeds },
     Target { name: "on_disk", run: store::on_disk, seeds: store::on_disk_seeds },
     Target { name: "osdmap", run: maps::osdmap, seeds: maps::osdmap_seeds },
+    Target { name: "secure_frames", run: frames::secure, seeds: frames::secure_seeds },
     Target { name: "transaction", run: transaction::transaction, seeds: transaction::transaction_seeds },
 ];
 

@@ -27,6 +27,9 @@ pub enum DecodeError {
     /// The bytes have a meaning that is not served. The text names it and the remedy.
     #[error("{0}")]
     Unsupported(&'static str),
+    /// What is encrypted was changed, or with another key.
+    #[error("{what}: the tag of AES-GCM does not fit: it was changed on its way, or the key is another one")]
+    BadTag { what: &'static str },
     /// A checksum does not match its bytes.
     #[error("{what}: checksum is {found:#010x}, the bytes give {computed:#010x}")]
     BadCrc { what: &'static str, found: u32, computed: u32 },

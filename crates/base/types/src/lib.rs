@@ -2,6 +2,7 @@
 //! families (CRC32C, rjenkins, xxHash) that Ceph's formats and operations are built on. No I/O, no logging, no time.
 #![forbid(unsafe_code)]
 
+mod auth;
 pub mod crc32c;
 pub mod errno;
 mod ids;
@@ -13,6 +14,7 @@ mod uuid;
 mod words;
 pub mod xxhash;
 
+pub use auth::{AuthKind, MsMode};
 pub use errno::Errno;
 pub use ids::{Epoch, Eversion, LogOp, NO_OSD, NO_SHARD, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime};
 pub use mutation::{is_mutated, is_unasserted};

@@ -1,5 +1,6 @@
 //! A connected client.
 
+use crate::access::Access;
 use crate::error::{ClientError, Result};
 use crate::mon::{CommandReply, MonSession, NoHandler};
 use crate::objecter::Objecter;
@@ -12,7 +13,6 @@ use carmine_types::OsdId;
 use carmine_types::errno::Errno;
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::{EntityAddr, EntityType};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +29,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to one of the monitors and waits for the first map. Where the others are, the monitor says; those of `mons` serve until then.
+    /// Connects to one of the monitors and waits for the first map. Where the others are, the monitor says; those of `access` serve until
+    /// then.
     ///
     /// # Errors
     /// No map within `options.connect_timeout`; the text names the reason.
-    pub async fn connect(shard: &Shard, mons: &[SocketAddr], options: Options) -> Result<Rc<Client>> {
+    pub async fn connect(shard: &Shard, access: &Access, options: Options) -> Result<Rc<Client>> {
         let nonce = shard.random_u64() as u32;
         let config = Rc::new(ClientConfig::new(EntityType::CLIENT, options.name.clone(), nonce));
-        let mons = mons.iter().map(|mon| EntityAddr::msgr2(*mon, 0)).collect();
+        let mons = access.mons.iter().map(|mon| EntityAddr::msgr2(*mon, 0)).collect();
         let mon = MonSession::start(shard, mons, config, Rc::new(NoHandler));
         let objecter =
             Objecter::start(shard, Rc::clone(mon.config()), options.clone(), Rc::clone(mon.maps()));

@@ -8,6 +8,7 @@
 //! Invariants: it knows no store and no OSD internals. Nothing that a peer sends panics. Operations in flight, their bytes
 //! and the pauses between attempts are bounded.
 
+mod access;
 mod client;
 mod error;
 mod maps;
@@ -19,6 +20,7 @@ mod pace;
 mod pending;
 mod pool;
 
+pub use access::Access;
 pub use client::Client;
 pub use error::{ClientError, Result};
 pub use mgr::{MgrHandler, MgrSession, Reporting};

@@ -1,14 +1,13 @@
 //! A load that is moved through its phases: jobs on reactors of this process, inside an OSD, or of other hosts.
 
 use std::io;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use carmine_client::Client;
+use carmine_client::{Access, Client};
 use carmine_load::{
     BenchAction, BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session, VerifyState, run_cluster_job,
 };
@@ -78,12 +77,12 @@ pub(crate) fn start_cluster_share(
     share: Range<u32>,
     state: Option<VerifyState>,
     cpus: &[usize],
-    mons: &[SocketAddr],
+    access: &Access,
     pool: &str,
 ) -> Result<(Session, Reactors)> {
     let config = Config { arena_bytes_per_shard: ARENA_BYTES, ..reactors("load") };
-    let (mons, pool) = (mons.to_vec(), pool.to_owned());
-    let job = async move |shard, job| run_cluster_job(&shard, &mons, &pool, job).await;
+    let (access, pool) = (access.clone(), pool.to_owned());
+    let job = async move |shard, job| run_cluster_job(&shard, &access, &pool, job).await;
     start_share(spec, share, state, cpus, config, job)
 }
 
@@ -121,10 +120,10 @@ impl Jobs {
         spec: &LoadSpec,
         state: Option<VerifyState>,
         cpus: &[usize],
-        mons: &[SocketAddr],
+        access: &Access,
         pool: &str,
     ) -> Result<Jobs> {
-        let (session, reactors) = start_cluster_share(spec, 0..spec.numjobs, state, cpus, mons, pool)?;
+        let (session, reactors) = start_cluster_share(spec, 0..spec.numjobs, state, cpus, access, pool)?;
         Ok(Jobs::Near { session: Box::new(session), reactors })
     }
 

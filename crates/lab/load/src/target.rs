@@ -4,12 +4,13 @@
 use std::cell::Cell;
 use std::fmt::Display;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use carmine_client::{BYTES_IN_FLIGHT, Client, ClientError, OPS_IN_FLIGHT, OPS_IN_FLIGHT_MAX, Options, Pool};
+use carmine_client::{
+    Access, BYTES_IN_FLIGHT, Client, ClientError, OPS_IN_FLIGHT, OPS_IN_FLIGHT_MAX, Options, Pool,
+};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{File, FileOptions, Payload, Shard};
 use carmine_types::FlushMode;
@@ -43,12 +44,7 @@ pub trait Target {
 
 /// Connects a client of its own for one job of `spec`. Operations have no limit of time: they wait for their PG as
 /// Ceph's do, and the load's end abandons them.
-async fn connect(
-    shard: &Shard,
-    mons: &[SocketAddr],
-    pool: &str,
-    spec: &LoadSpec,
-) -> Result<Pool, ClientError> {
+async fn connect(shard: &Shard, access: &Access, pool: &str, spec: &LoadSpec) -> Result<Pool, ClientError> {
     let ops = (spec.iodepth as usize + OPS_MORE).max(OPS_IN_FLIGHT);
     let bytes = (spec.longest_bytes() as usize).saturating_mul(ops);
     let options = Options {
@@ -58,7 +54,7 @@ async fn connect(
         bytes_in_flight: bytes.max(BYTES_IN_FLIGHT),
         ..Options::default()
     };
-    Client::connect(shard, mons, options).await?.wait_pool(pool).await
+    Client::connect(shard, access, options).await?.wait_pool(pool).await
 }
 
 impl Target for Pool {
@@ -82,8 +78,8 @@ impl Target for Pool {
 }
 
 /// Connects and runs one job against a pool.
-pub async fn run_cluster_job(shard: &Shard, mons: &[SocketAddr], pool: &str, setup: JobSetup) {
-    let pool = connect(shard, mons, pool, &setup.spec).await;
+pub async fn run_cluster_job(shard: &Shard, access: &Access, pool: &str, setup: JobSetup) {
+    let pool = connect(shard, access, pool, &setup.spec).await;
     run_dealt_job(shard, pool, setup).await;
 }
 

@@ -1,15 +1,16 @@
 //! OSDs that join a running testbed, with a new store, and OSDs that leave it for good when others have their data.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use carmine_client::Access;
 use carmine_topology::OsdRow;
 use carmine_types::{MonKind, OsdId};
 use serde_json::{Value, json};
 
+use crate::auth::{access, access_at};
 use crate::daemons;
 use crate::error::{Result, fail_if, failed, refuse};
 use crate::files;
@@ -18,7 +19,7 @@ use crate::layout::Daemon;
 use crate::places;
 use crate::plan::real;
 use crate::status::{LIMIT, PgCounts, Probe, look, pgs_of, with_client};
-use crate::testbed::{Event, StartOptions, make_store, mon_addrs};
+use crate::testbed::{Event, StartOptions, make_store};
 
 /// Pause between two looks at an OSD that is emptied.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -36,7 +37,7 @@ impl Testbed {
         wipe: bool,
         start: &mut StartOptions<'_>,
     ) -> Result<OsdId> {
-        self.running_mons()?;
+        self.running()?;
         let before = self.plan.clone();
         let mut osd = self.place_for_another(device)?;
         let place = self.plan.place_of(osd).unwrap_or_default();
@@ -57,9 +58,10 @@ impl Testbed {
         added.map(|()| osd)
     }
 
-    pub(crate) fn running_mons(&self) -> Result<Vec<SocketAddr>> {
+    /// How the cluster is reached, which must run.
+    pub(crate) fn running(&self) -> Result<Access> {
         if let Some(joined) = &self.plan.joined {
-            return Ok(joined.mons.clone());
+            return access_at(self.layout(), &self.plan, joined.mons.clone());
         }
         let dir = self.layout().dir().display();
         let (running, _) = self.parts()?;
@@ -67,7 +69,7 @@ impl Testbed {
             !self.plan.have_quorum(&running),
             "the testbed in {dir} is not running: `carmine up --dir {dir}`"
         );
-        mon_addrs(self.layout()).ok_or_else(|| failed!("the monitor of {dir} has no address yet"))
+        access(self.layout(), &self.plan)
     }
 
     /// Extends the plan by an OSD.
@@ -155,7 +157,7 @@ impl Testbed {
     /// There is no such OSD, too few would be left for the pool's copies, or its data was not moved in time: then it stays, out.
     pub fn remove_osd(&mut self, osd: OsdId, start: &mut StartOptions<'_>) -> Result<()> {
         let end = Instant::now() + start.limit;
-        self.running_mons()?;
+        self.running()?;
         self.plan.require_osd(osd)?;
         let is_dead = self.parts()?.1.contains(&Daemon::Osd(osd));
         let needs_clean = self.plan.is_part() || self.can_be_clean_without(osd, is_dead)?;
@@ -206,7 +208,7 @@ impl Testbed {
         end: Instant,
         start: &mut StartOptions<'_>,
     ) -> Result<()> {
-        with_client(&self.running_mons()?, LIMIT, LIMIT, async |shard, client| {
+        with_client(&self.running()?, LIMIT, LIMIT, async |shard, client| {
             loop {
                 let seen = look(client, &self.plan).await;
                 let Some(left) = left_on(&seen, osd, needs_clean) else { return Ok(()) };

@@ -41,9 +41,9 @@ impl Testbed {
 
     /// Registers the OSDs at these places.
     pub(crate) fn register_joined(&mut self, places: Vec<usize>) -> Result<()> {
-        let (mons, mut plan) = (self.running_mons()?, self.plan.clone());
+        let (access, mut plan) = (self.running()?, self.plan.clone());
         let path = self.layout().plan();
-        let registered = with_client(&mons, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
+        let registered = with_client(&access, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
             cluster::register(client, &mut plan, places, |plan| files::write_json(&path, plan)).await
         });
         self.plan = plan;
@@ -86,7 +86,7 @@ impl Testbed {
         start: &mut StartOptions<'_>,
     ) -> Result<()> {
         let question = json!({ "prefix": "osd safe-to-destroy", "ids": [osd.0.to_string()] }).to_string();
-        with_client(&self.running_mons()?, FIRST_LIMIT, ANSWER_LIMIT, async |shard, client| {
+        with_client(&self.running()?, FIRST_LIMIT, ANSWER_LIMIT, async |shard, client| {
             loop {
                 let why = match client.mon_command(&question).await {
                     Ok(_) => return Ok(()),
@@ -137,7 +137,7 @@ fn in_map(plan: &Plan, osds: &[OsdId]) -> Result<Vec<OsdId>> {
     if osds.is_empty() {
         return Ok(Vec::new());
     }
-    with_client(&joined.mons, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
+    with_client(&joined.mons.clone().into(), FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
         let is_own = |osd: &OsdId| plan.store_uuid(*osd).ok() == cluster::uuid_of(client, *osd);
         osds.iter().copied().filter(is_own).collect()
     })

@@ -12,6 +12,7 @@
 
 mod add_remove;
 mod addresses;
+mod auth;
 mod ceph;
 pub mod confine;
 mod daemons;
@@ -40,6 +41,7 @@ pub mod spec;
 mod status;
 mod testbed;
 
+pub use auth::access;
 pub use daemons::{Lost, Stopped};
 pub use drive::part_at;
 pub use error::{Result, TestbedError};

@@ -80,7 +80,7 @@ impl Testbed {
     /// # Errors
     /// The monitor does not run, or it refuses the command.
     pub fn mon_command(&self, command: &Value) -> Result<Vec<u8>> {
-        with_client(&self.running_mons()?, ANSWER_LIMIT, ANSWER_LIMIT, async |_, client| {
+        with_client(&self.running()?, ANSWER_LIMIT, ANSWER_LIMIT, async |_, client| {
             let reply = client.mon_command(&command.to_string()).await;
             reply.map(|reply| reply.data).map_err(|e| failed!("{e}"))
         })?

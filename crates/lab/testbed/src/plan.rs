@@ -206,6 +206,7 @@ impl Plan {
         let mut spec = wished(TestbedSpec::default(), wish);
         spec.check_ranges()?;
         spec.check_network()?;
+        spec.check_modes()?;
         let pool = PoolPlan::settle(&mut spec)?;
         check_devices(&spec, wish.osd_size_bytes.is_some())?;
         refuse!(![1, 3].contains(&spec.mons), "--mons {}: take 1 or 3", spec.mons);
@@ -264,6 +265,7 @@ impl Plan {
         let mut spec = wished(self.spec.clone(), wish);
         spec.check_ranges()?;
         spec.check_network()?;
+        spec.check_modes()?;
         if let Ok(devs) = wal_devs(&spec) {
             spec.wal_devs = devs;
         }

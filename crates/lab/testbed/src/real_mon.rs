@@ -1,10 +1,9 @@
 //! A testbed with real monitors (`--mon ceph`): Carmine's OSDs, and `ceph-mon` with `ceph-mgr` in place of the embedded one.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
-use carmine_client::Client;
+use carmine_client::{Access, Client};
 use carmine_types::OsdId;
 use serde_json::{Value, json};
 
@@ -102,8 +101,8 @@ impl Testbed {
     ///
     /// # Errors
     /// The monitor refuses a command.
-    pub(crate) fn register_osds(&self, mons: &[SocketAddr]) -> Result<()> {
-        with_client(mons, ANSWER_LIMIT, ANSWER_LIMIT, async |_, client| register(&self.plan, client).await)?
+    pub(crate) fn register_osds(&self, access: &Access) -> Result<()> {
+        with_client(access, ANSWER_LIMIT, ANSWER_LIMIT, async |_, client| register(&self.plan, client).await)?
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use carmine_load::drive::DeviceClass;
 use carmine_load::parse_bytes;
 use carmine_topology::{ClientCpus, CpuList, Strategy};
-use carmine_types::{FlushMode, IoPath, MonKind, StoreKind};
+use carmine_types::{AuthKind, FlushMode, IoPath, MonKind, MsMode, StoreKind};
 use clap::Parser as _;
 use ipnet::IpNet;
 use serde_json::{Map, Value};
@@ -70,8 +70,14 @@ settings! {
         #[set("Cluster" "--cluster-network" "CIDR,…" Start)]
         #[arg(value_delimiter = ',', value_parser = parse_network)]
         cluster_network: Vec<IpNet> = Vec::new(),
-        /// Listen on an address that other machines can reach. Nothing is encrypted and nobody is authenticated: whoever reaches it can
-        /// read and destroy all data [default: off]
+        /// Who may connect: none (everybody), or cephx (who has a key, with that key's caps); the keys are in the folder [default: none]
+        #[set("Cluster" "--auth" "AUTH" Layout peer; Kind::Word(AuthKind::WORDS))]
+        auth: AuthKind = AuthKind::None,
+        /// What protects connections: crc (checksums), or secure (encryption, with --auth cephx) [default: crc]
+        #[set("Network" "--ms-mode" "MODE" Start peer; Kind::Word(MsMode::WORDS))]
+        ms_mode: MsMode = MsMode::Crc,
+        /// Listen on an address that other machines can reach without --auth cephx. Nothing is encrypted and nobody is authenticated:
+        /// whoever reaches it can read and destroy all data [default: off]
         #[set("Cluster" "--insecure=" "on|off" Start)]
         #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
         insecure: bool = false,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use carmine_client::{Client, Options};
+use carmine_client::{Access, Client, Options};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Config, Group, PollPolicy, Shard, block_on};
 use carmine_types::{MonKind, OsdId};
@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::auth::{access, access_at};
 use crate::ceph::{is_of_quorum, mon_state};
 use crate::daemons::{Daemons, Lost};
 use crate::error::{Result, fail_if, failed};
@@ -193,10 +194,9 @@ pub fn pgs_of<'a>(accounts: impl Iterator<Item = &'a Value>, osd: OsdId) -> Vec<
 pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
     let plan = require_plan(layout)?;
     plan.require_osd(osd)?;
-    let mons = mon_addrs(layout)
-        .ok_or_else(|| failed!("the monitor of {} is not running", layout.dir().display()))?;
+    let access = access(layout, &plan)?;
     let ask = async |_: &Shard, client: &Rc<Client>| client.admin(osd, question).await;
-    with_client(&mons, LIMIT, ANSWER_LIMIT, ask)?.map_err(|e| failed!("{e}"))
+    with_client(&access, LIMIT, ANSWER_LIMIT, ask)?.map_err(|e| failed!("{e}"))
 }
 
 /// Looks at the testbed or the peer in a folder. Takes no lock and changes nothing.
@@ -210,7 +210,9 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
     let seen = match &addrs {
         None => Ok(Probe::default()),
         Some(_) if kind == BedKind::Peer => peer::look(layout, &plan),
-        Some(addrs) => with_client(addrs, LIMIT, LIMIT, async |_, client| look(client, &plan).await),
+        Some(addrs) => access_at(layout, &plan, addrs.clone()).and_then(|access| {
+            with_client(&access, LIMIT, LIMIT, async |_, client| look(client, &plan).await)
+        }),
     };
     let seen = seen.unwrap_or_else(|e| {
         problems.push(format!("the monitor does not answer: {e}"));
@@ -435,9 +437,9 @@ impl Probe {
     }
 }
 
-/// Runs `work` with a client of these monitors, one of which must send its map within `limit`; an operation may take `op_limit`.
+/// Runs `work` with a client of this cluster, a monitor of which must send its map within `limit`; an operation may take `op_limit`.
 pub(crate) fn with_client<R>(
-    mons: &[SocketAddr],
+    access: &Access,
     limit: Duration,
     op_limit: Duration,
     work: impl AsyncFnOnce(&Shard, &Rc<Client>) -> R,
@@ -453,7 +455,7 @@ pub(crate) fn with_client<R>(
         ..Config::default()
     };
     block_on(config, async move |shard: Shard| {
-        let client = Client::connect(&shard, mons, options).await.map_err(|e| failed!("{e}"))?;
+        let client = Client::connect(&shard, access, options).await.map_err(|e| failed!("{e}"))?;
         let result = work(&shard, &client).await;
         client.shutdown();
         Ok(result)
@@ -474,13 +476,13 @@ fn names(osds: &[OsdId]) -> String {
 pub(crate) fn wait_until_ready(
     plan: &Plan,
     (all, beside_others): (bool, bool),
-    mons: &[SocketAddr],
+    access: &Access,
     daemons: &mut Daemons,
     start: &mut StartOptions<'_>,
     end: Instant,
 ) -> Result<Option<String>> {
     let limit = end.saturating_duration_since(Instant::now()).min(CONNECT_LIMIT);
-    with_client(mons, limit, limit.min(LIMIT), async |shard, client| {
+    with_client(access, limit, limit.min(LIMIT), async |shard, client| {
         let mut marked = 0;
         loop {
             daemons.give_up_ended()?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use carmine_types::{MonKind, OsdId};
 use fs_err as fs;
 
+use crate::auth::access_at;
 use crate::daemons::{self, Daemons, Lost, arguments};
 use crate::error::{Result, TestbedError, fail_if, failed};
 use crate::folder::{BedKind, Testbed, require};
@@ -176,12 +177,13 @@ impl Testbed {
         let again = format!("`carmine down --dir {dir}`, then `carmine up`");
         let mons = mon_addrs(self.layout())
             .ok_or_else(|| failed!("the monitor of {dir} has no address yet: {again}"))?;
+        let access = access_at(self.layout(), &self.plan, mons.clone())?;
         let has_own_mon = self.plan.joined.is_none();
         if has_own_mon && is_first {
             self.plan.mon_port = mons[0].port();
             self.write_plan()?;
             if self.plan.mon == MonKind::Ceph {
-                self.register_osds(&mons)?;
+                self.register_osds(&access)?;
             }
         } else if has_own_mon {
             let port = self.plan.mon_port;
@@ -200,7 +202,7 @@ impl Testbed {
         let beside_others = running.iter().any(|daemon| matches!(daemon, Daemon::Osd(_)));
         // The PGs of a cluster are not those of its OSDs on one host.
         let awaited = (is_whole && !self.plan.is_part(), beside_others);
-        let waits_for = status::wait_until_ready(&self.plan, awaited, &mons, &mut daemons, start, end)?;
+        let waits_for = status::wait_until_ready(&self.plan, awaited, &access, &mut daemons, start, end)?;
         let started = Started { mons, lost: daemons.lost.clone(), waits_for };
         let runs_an_osd = beside_others || daemons.osds().next().is_some();
         fail_if!(!runs_an_osd && !started.lost.is_empty(), "{}", started.reasons());

@@ -10,7 +10,6 @@ mod faults;
 mod pauses;
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,13 +18,13 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use carmine_client::{Client, Options};
+use carmine_client::{Access, Client, Options};
 use carmine_load::{JobResult, LoadSpec, Phase, Rw, VerifyState, parse_bytes, parse_millis};
 use carmine_reactor::{Shard, block_on};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::{json_text, note, print};
 use carmine_testbed::spec::DirArgs;
-use carmine_testbed::{BedKind, Layout, POOL_NAME, Testbed, mon_addrs, refuse, status};
+use carmine_testbed::{BedKind, Layout, POOL_NAME, Testbed, access, refuse, status};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -116,7 +115,7 @@ pub fn run(args: &ThrashArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     }
     let bed = Testbed::open_existing(BedKind::Testbed, layout)?;
     bed.plan().refuse_part("thrash")?;
-    let mons = mon_addrs(bed.layout()).context("the monitor has no address yet")?;
+    let access = access(bed.layout(), bed.plan())?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let spec = args.spec(seed);
     spec.check().map_err(Usage)?;
@@ -125,9 +124,9 @@ pub fn run(args: &ThrashArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let kinds = args.kinds(&bed)?;
     note(&format!("seed {seed}"));
     let report = block_on(controller(cpu), async |shard: Shard| {
-        let client = Client::connect(&shard, &mons, Options::default());
+        let client = Client::connect(&shard, &access, Options::default());
         let client = client.await.context("cannot reach the testbed")?;
-        let thrash = Thrash { args, kinds, cancel, spec, cpus, mons, client, shard };
+        let thrash = Thrash { args, kinds, cancel, spec, cpus, access, client, shard };
         thrash.run(bed, Report { seed, ..Report::default() }).await
     })
     .context("cannot start the controller")??;
@@ -169,7 +168,7 @@ struct Thrash<'a> {
     cancel: &'a AtomicBool,
     spec: LoadSpec,
     cpus: Vec<usize>,
-    mons: Vec<SocketAddr>,
+    access: Access,
     client: Rc<Client>,
     shard: Shard,
 }
@@ -198,7 +197,7 @@ impl Thrash<'_> {
     }
 
     fn load(&self, spec: &LoadSpec, state: VerifyState) -> Result<Steering<'_>> {
-        let jobs = Jobs::of_cluster(spec, Some(state), &self.cpus, &self.mons, POOL_NAME)?;
+        let jobs = Jobs::of_cluster(spec, Some(state), &self.cpus, &self.access, POOL_NAME)?;
         Ok(Steering::new(&self.shard, jobs, spec, self.cancel, Box::new(|_| Ok(()))))
     }
 

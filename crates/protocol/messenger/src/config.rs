@@ -6,8 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_reactor::Group;
+use carmine_types::MsMode;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, FEATURES};
 
+use crate::auth::{Guard, Identity};
 use crate::budget::Budget;
 use crate::connection::Peer;
 use crate::gate::Gate;
@@ -94,6 +96,10 @@ pub struct ServerConfig {
     pub banner_pause: Duration,
     /// Bounds of each connection.
     pub limits: Limits,
+    /// Decides who is let in; `None`: everybody (method none).
+    pub guard: Option<Rc<dyn Guard>>,
+    /// Modes that are allowed.
+    pub modes: Vec<MsMode>,
     /// Memory that connections share, and which peers' connections do.
     pub budget: Option<(Rc<Budget>, Shares)>,
     /// Scheduling group of the connections' tasks.
@@ -117,6 +123,8 @@ impl ServerConfig {
             gate: Gate::new(limits::CONNECTIONS_MAX),
             banner_pause: Duration::ZERO,
             limits: Limits::default(),
+            guard: None,
+            modes: vec![MsMode::Crc],
             budget: None,
             group: Group::Client,
         }
@@ -144,6 +152,12 @@ pub struct ClientConfig {
     pub(crate) addr: Option<EntityAddr>,
     /// The number of a daemon, by which it identifies itself (`osd.3`); a client does so by its global id.
     pub(crate) number: Option<u64>,
+    /// Proves who this process is; `None`: it only says so (method none).
+    pub identity: Option<Rc<dyn Identity>>,
+    /// Modes to ask a monitor for, the best first, …
+    pub mon_modes: Vec<MsMode>,
+    /// … and to ask all others for.
+    pub modes: Vec<MsMode>,
     /// Features offered.
     pub features: u64,
     /// Features that a server must have.
@@ -169,6 +183,9 @@ impl ClientConfig {
             nonce,
             addr: None,
             number: None,
+            identity: None,
+            mon_modes: vec![MsMode::Crc],
+            modes: vec![MsMode::Crc],
             features: FEATURES,
             required_features: REQUIRED_OF_SERVERS,
             limits: Limits { idle: None, ..Limits::default() },

@@ -8,11 +8,13 @@ use crate::limits::INLINE_DATA_BYTES;
 use crate::message::{Message, Parts};
 use crate::signal::Signal;
 use crate::throttle::{PermitToken, Throttle};
+use carmine_auth::service::Guest;
 use carmine_metrics::{Sum, metric_set};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Bytes, Group, Payload, Shard, TcpStream};
 use carmine_types::UTime;
 use carmine_wire::frame::EPILOGUE_BYTES;
+use carmine_wire::frame::secure::Cipher;
 use carmine_wire::handshake::{Control, Keepalive2};
 use carmine_wire::header::Header2;
 use carmine_wire::{EntityAddr, EntityType};
@@ -38,6 +40,8 @@ pub struct Peer {
     pub sock: SocketAddr,
     /// Features that both sides have; they decide the encodings of messages.
     pub features: u64,
+    /// Who it has proved to be; `None`: nobody asked (method none), or we dialled it.
+    pub guest: Option<Guest>,
 }
 
 impl fmt::Display for Peer {
@@ -146,12 +150,15 @@ pub(crate) struct Established {
     pub(crate) budget: Option<Rc<Budget>>,
     pub(crate) received_bytes: Rc<Cell<u64>>,
     pub(crate) group: Group,
+    /// Encrypts what is sent.
+    pub(crate) sealer: Option<Box<Cipher>>,
 }
 
 impl Connection {
     /// Makes the connection and starts its flusher.
     pub(crate) fn start(shard: &Shard, made: Established) -> Rc<Connection> {
-        let Established { stream, peer, global_id, accepted, limits, budget, received_bytes, group } = made;
+        let Established { stream, peer, global_id, accepted, limits, budget, received_bytes, group, sealer } =
+            made;
         let common = common(shard);
         let conn = Rc::new(Connection {
             id: common.next_id(),
@@ -162,7 +169,7 @@ impl Connection {
             global_id,
             limits,
             accepted,
-            outgoing: RefCell::new(Outgoing::default()),
+            outgoing: RefCell::new(Outgoing::new(sealer)),
             queued_bytes: Cell::new(0),
             own_queued_bytes: Cell::new(0),
             shared_pieces: RefCell::default(),
@@ -239,7 +246,7 @@ impl Connection {
     /// is `crc32c::raw(SEED, …)`, is shared with others: it counts as waiting to be sent, but not against
     /// [`Limits::queue_hard_bytes`].
     pub fn send_around(&self, header: &Header2, front: [&[u8]; 2], shared: &Bytes, shared_crc: u32) {
-        if shared.len() <= INLINE_DATA_BYTES {
+        if shared.len() <= INLINE_DATA_BYTES || self.outgoing.borrow().is_secure() {
             let front = |out: &mut Vec<u8>| {
                 [front[0], shared, front[1]].iter().for_each(|part| out.extend_from_slice(part))
             };

@@ -5,6 +5,7 @@ use crate::limits::{CHUNKS_PER_SEND, INLINE_DATA_BYTES};
 use carmine_reactor::{Bytes, Chunk, Payload};
 use carmine_types::crc32c;
 use carmine_wire::frame;
+use carmine_wire::frame::secure::{self, Cipher};
 use carmine_wire::handshake::Control;
 use carmine_wire::header::Header2;
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ pub(crate) struct Outgoing {
     pieces: Vec<Piece>,
     /// Where the piece of the run that is still growing begins.
     open: usize,
+    /// Secure mode: encrypts all frames, and then everything is in the run.
+    sealer: Option<Box<Cipher>>,
 }
 
 /// Bounds of a run's initial capacity: at least one answer's small bytes, at most those of a burst of answers.
@@ -35,6 +38,16 @@ enum Piece {
 }
 
 impl Outgoing {
+    /// Frames that are encrypted if there is a cipher.
+    pub(crate) fn new(sealer: Option<Box<Cipher>>) -> Outgoing {
+        Outgoing { sealer, ..Outgoing::default() }
+    }
+
+    /// Whether frames are encrypted: then no memory is shared with other connections.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.sealer.is_some()
+    }
+
     /// Appends a MESSAGE frame whose front `front` writes; returns its length.
     pub(crate) fn message(
         &mut self,
@@ -47,6 +60,11 @@ impl Outgoing {
             self.run.reserve((self.run_bytes + RUN_BYTES_MIN).min(RUN_BYTES_MAX));
         }
         let start = self.run.len();
+        if let Some(sealer) = &mut self.sealer {
+            let pieces = (data.iter().map(|chunk| &chunk[..]), data.len());
+            secure::seal_message(sealer, &mut self.run, header, front, pieces);
+            return self.run.len() - start;
+        }
         let tail = frame::message_head_with(&mut self.run, header, data.len(), front);
         let data_crc = data.crc32c(crc32c::SEED);
         let mut beside = 0;
@@ -84,7 +102,10 @@ impl Outgoing {
     /// Appends a control frame; returns its length.
     pub(crate) fn control(&mut self, control: &impl Control) -> usize {
         let start = self.run.len();
-        control.frame_into(&mut self.run);
+        match &mut self.sealer {
+            None => control.frame_into(&mut self.run),
+            Some(sealer) => control.seal_into(sealer, &mut self.run),
+        }
         self.run.len() - start
     }
 

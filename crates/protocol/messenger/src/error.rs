@@ -1,5 +1,7 @@
 //! Why a connection ended, or never came to be.
 
+use carmine_auth::AuthError;
+use carmine_types::Errno;
 use carmine_wire::private::OtherVersion;
 use carmine_wire::{DecodeError, EntityAddr, EntityType};
 use std::io;
@@ -19,6 +21,9 @@ pub(crate) enum CloseReason {
     OtherVersion { other: OtherVersion, kind: u16 },
     #[error("protocol: {0}")]
     Protocol(String),
+    /// Somebody is not who it should be.
+    #[error("cephx: {0}")]
+    Auth(#[from] AuthError),
 }
 
 impl CloseReason {
@@ -46,11 +51,17 @@ pub enum ConnectError {
     /// Another daemon, or another incarnation of the same, has that port now.
     #[error("{addr} presents itself as {found}: the map is out of date, or another daemon has this port")]
     WrongAddress { addr: EntityAddr, found: String },
-    /// It wants authentication that we do not have.
+    /// It has no method of authentication, or no mode, in common with us.
     #[error(
-        "{addr} refuses to talk without authentication (it allows methods {allowed:?}; this client has only none = 1)"
+        "{addr} allows methods {methods:?} (1 none, 2 cephx) in modes {modes:?} (1 crc, 2 secure), and this client wants {wanted}"
     )]
-    Auth { addr: EntityAddr, allowed: Vec<u32> },
+    Auth { addr: EntityAddr, methods: Vec<u32>, modes: Vec<u32>, wanted: String },
+    /// It does not accept our key or ticket.
+    #[error("{addr} does not accept the key or ticket of this client: {errno}")]
+    Refused { addr: EntityAddr, errno: Errno },
+    /// We have nothing to prove our identity with, or the peer is not who it should be.
+    #[error("cannot connect to {addr}: {source}")]
+    Identity { addr: EntityAddr, source: AuthError },
     /// One side lacks features that the other requires.
     #[error("{addr} and this client do not fit: feature bits {missing:#x} are missing")]
     Features { addr: EntityAddr, missing: u64 },

@@ -1,9 +1,11 @@
 //! The part of the handshake that both sides share: control frames before the session is established.
 
+use crate::auth::Transcript;
 use crate::error::CloseReason;
 use crate::reader::Reader;
 use carmine_reactor::{Chunk, TcpStream};
-use carmine_wire::frame::{Preamble, Tag};
+use carmine_wire::frame::Tag;
+use carmine_wire::frame::secure::Cipher;
 use carmine_wire::handshake::{Banner, Control, Hello};
 use carmine_wire::{EntityAddr, EntityType};
 
@@ -13,35 +15,53 @@ pub(crate) type Result<T> = std::result::Result<T, CloseReason>;
 pub(crate) struct Wire {
     pub(crate) stream: TcpStream,
     pub(crate) reader: Reader,
+    /// What was said so far, if it will have to be signed.
+    transcript: Option<Transcript>,
+    /// Encrypts what is sent.
+    pub(crate) sealer: Option<Box<Cipher>>,
 }
 
 impl Wire {
+    /// A new stream. `is_signed`: the sides will sign what they have heard.
+    pub(crate) fn new(stream: TcpStream, reader: Reader, is_signed: bool) -> Wire {
+        Wire { stream, reader, transcript: is_signed.then(Transcript::default), sealer: None }
+    }
+
+    /// What was sent and received so far.
+    pub(crate) fn end_transcript(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let Transcript { sent, received } = self.transcript.take().unwrap_or_default();
+        (sent, received)
+    }
+
+    pub(crate) async fn send_bytes(&mut self, bytes: Vec<u8>) -> Result<()> {
+        if let Some(transcript) = &mut self.transcript {
+            transcript.sent.extend_from_slice(&bytes);
+        }
+        Ok(self.stream.send(vec![Chunk::Bytes(bytes)]).await?)
+    }
+
     /// Exchanges banners and HELLOs; returns the peer's HELLO. `entity` is what we are.
     pub(crate) async fn greet(&mut self, entity: EntityType) -> Result<Hello> {
         let mut banner = Vec::new();
         Banner::default().encode_into(&mut banner);
-        self.stream.send(vec![Chunk::Bytes(banner)]).await?;
-        self.reader.banner().await?.check_compatible()?;
+        self.send_bytes(banner).await?;
+        let heard = self.transcript.as_mut().map(|transcript| &mut transcript.received);
+        self.reader.banner(heard).await?.check_compatible()?;
         let peer_addr = EntityAddr::msgr2(self.stream.peer_addr(), 0);
         self.send(&Hello { entity, peer_addr }).await?;
         self.expect().await
     }
 
-    /// Sends one frame.
-    pub(crate) async fn send(&self, control: &impl Control) -> Result<()> {
-        let mut bytes = Vec::new();
-        control.frame_into(&mut bytes);
-        Ok(self.stream.send(vec![Chunk::Bytes(bytes)]).await?)
-    }
-
     /// The next frame, which must not be a message.
     pub(crate) async fn next(&mut self) -> Result<(Tag, Vec<u8>)> {
+        let mut heard = self.transcript.as_mut().map(|transcript| &mut transcript.received);
         self.reader.wait().await?;
-        let preamble: Preamble = self.reader.preamble()?;
+        self.reader.overhear(heard.as_deref_mut());
+        let preamble = self.reader.preamble()?;
         if preamble.tag == Tag::Message {
             return Err(CloseReason::protocol("a message before the end of the handshake"));
         }
-        let payload = self.reader.control(&preamble).await?;
+        let payload = self.reader.control(&preamble, heard).await?;
         Ok((preamble.tag, payload))
     }
 

@@ -27,7 +27,9 @@
 //! * `Dispatcher::on_message` is never called after the connection was closed, and never from inside `send`.
 //! * Messages go out in the order of `send`, and are dispatched in the order they came in.
 
+mod auth;
 mod budget;
+pub mod cephx;
 mod config;
 mod connection;
 mod dial;
@@ -45,6 +47,7 @@ mod signal;
 mod throttle;
 mod watch;
 
+pub use auth::{Check, Guard, Identity, Proof, Verdict};
 pub use budget::{Budget, FREE_BYTES, MORE_BYTES, More, OUTPUT_BYTES};
 pub use config::{AssignId, Claim, ClientConfig, GlobalIds, Limits, ServerConfig, Shares, Target};
 pub use connection::{Connection, ConnectionStats, Peer, Traffic, traffic};

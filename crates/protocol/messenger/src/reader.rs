@@ -9,11 +9,17 @@ use crate::error::CloseReason;
 use crate::limits::{BANNER_BYTES_MAX, CHUNK_BYTES, CONTROL_BYTES_MAX, RECV_BUF_FIRST_BYTES};
 use crate::message::Parts;
 use carmine_reactor::{Buf, Bytes, Payload, Shard, TcpStream};
-use carmine_wire::frame::{Codec, FrameReader, Preamble, segment};
+use carmine_wire::frame::secure::{Cipher, data_at};
+use carmine_wire::frame::{FrameReader, Preamble, segment};
 use carmine_wire::handshake::Banner;
 use carmine_wire::header::Header2;
 use std::cell::Cell;
 use std::rc::Rc;
+
+/// Where the data of messages lie, for a store that writes them as they are.
+const DATA_ALIGNMENT: usize = 4096;
+/// By so much the memory of a long encrypted message grows each time that it is full.
+const GROWTH: usize = 4;
 
 type Result<T> = std::result::Result<T, CloseReason>;
 
@@ -42,7 +48,7 @@ impl Reader {
         Reader {
             shard: shard.clone(),
             stream,
-            frames: FrameReader::new(Codec::Crc),
+            frames: FrameReader::default(),
             buf: None,
             start: 0,
             end: 0,
@@ -54,11 +60,24 @@ impl Reader {
         }
     }
 
-    /// The peer's banner.
-    pub(crate) async fn banner(&mut self) -> Result<Banner> {
+    /// From here on frames are encrypted.
+    pub(crate) fn decrypt(&mut self, cipher: Cipher) {
+        self.frames = FrameReader::secure(cipher);
+    }
+
+    /// Copies the bytes that come next, as far as [`Self::wait`] has waited for them, into `heard`.
+    pub(crate) fn overhear(&mut self, heard: Option<&mut Vec<u8>>) {
+        if let Some(heard) = heard {
+            heard.extend_from_slice(received(&mut self.buf, self.start, self.frames.need()));
+        }
+    }
+
+    /// The peer's banner, which `heard` gets, too.
+    pub(crate) async fn banner(&mut self, heard: Option<&mut Vec<u8>>) -> Result<Banner> {
         loop {
             let received = self.end - self.start;
             if let Some((banner, len)) = Banner::parse(self.peek(received))? {
+                heard.into_iter().for_each(|heard| heard.extend_from_slice(self.peek(len)));
                 self.consume(len);
                 return Ok(banner);
             }
@@ -88,15 +107,23 @@ impl Reader {
         Ok(preamble)
     }
 
-    /// The verified payload of a control frame.
-    pub(crate) async fn control(&mut self, preamble: &Preamble) -> Result<Vec<u8>> {
+    /// The verified payload of a control frame, whose bytes `heard` gets.
+    pub(crate) async fn control(
+        &mut self,
+        preamble: &Preamble,
+        heard: Option<&mut Vec<u8>>,
+    ) -> Result<Vec<u8>> {
         let bytes = self.frames.need();
         if bytes > CONTROL_BYTES_MAX {
             return Err(CloseReason::protocol(format!("{:?} frame of {bytes} bytes", preamble.tag)));
         }
         self.fill(bytes).await?;
+        self.overhear(heard);
         let frame = self.frames.body(received(&mut self.buf, self.start, bytes))?;
-        let payload = frame.segments[segment::HEADER].to_vec();
+        let payload = match self.frames.is_secure() {
+            true => self.frames.secure_header().to_vec(),
+            false => frame.segments[segment::HEADER].to_vec(),
+        };
         self.consume(bytes);
         Ok(payload)
     }
@@ -114,11 +141,12 @@ impl Reader {
         let received = received(&mut self.buf, self.start, bytes);
         let frame = self.frames.body_with_blocks(received, &mut block_crcs)?;
         let [header, front, _, data] = frame.segments;
-        let parts = Parts {
-            header: Header2::decode(header)?,
-            front: front.to_vec(),
-            data: aligned(&self.shard, data, block_crcs).with_crc(frame.data_crc),
+        let data = aligned(&self.shard, data, block_crcs);
+        let (header, data) = match frame.data_crc {
+            Some(crc) => (header, data.with_crc(crc)),
+            None => (self.frames.secure_header(), data),
         };
+        let parts = Parts { header: Header2::decode(header)?, front: front.to_vec(), data };
         let complete = !frame.aborted;
         self.copied_bytes += parts.data.len() as u64;
         self.consume(bytes);
@@ -127,6 +155,9 @@ impl Reader {
 
     /// A message longer than the buffer, piece by piece.
     pub(crate) async fn long_message(&mut self, preamble: &Preamble) -> Result<Option<Parts>> {
+        if self.frames.is_secure() {
+            return self.long_secure_message(preamble).await;
+        }
         let bytes = self.frames.head_bytes();
         self.fill(bytes).await?;
         let header = Header2::decode(self.frames.head(received(&mut self.buf, self.start, bytes))?)?;
@@ -140,6 +171,72 @@ impl Reader {
         let aborted = self.frames.end(received(&mut self.buf, self.start, bytes))?;
         self.consume(bytes);
         Ok((!aborted).then_some(Parts { header, front, data }))
+    }
+
+    /// A message longer than the buffer in secure mode. Nothing of it may be used before its last bytes have come, and it is decrypted
+    /// in one piece: the memory for it grows as its bytes arrive, and its data come to lie where a store wants them.
+    async fn long_secure_message(&mut self, preamble: &Preamble) -> Result<Option<Parts>> {
+        let (bytes, data_at) = (self.frames.need(), data_at(preamble));
+        let before = data_at.next_multiple_of(DATA_ALIGNMENT) - data_at;
+        let mut whole = self.receive_whole(before, before + bytes).await?;
+        let front = {
+            let frame = self.frames.body(whole.get_mut(before..before + bytes).unwrap_or_default())?;
+            (!frame.aborted).then(|| frame.segments[segment::FRONT].to_vec())
+        };
+        let Some(front) = front else { return Ok(None) };
+        let header = Header2::decode(self.frames.secure_header())?;
+        let data_at = before + data_at;
+        let whole = Bytes::from(whole);
+        let mut data = Payload::new();
+        for at in (0..preamble.len(segment::DATA)).step_by(CHUNK_BYTES) {
+            let end = (at + CHUNK_BYTES).min(preamble.len(segment::DATA));
+            data.push(whole.slice(data_at + at..data_at + end));
+        }
+        Ok(Some(Parts { header, front, data }))
+    }
+
+    /// Receives the bytes `from..end` of a buffer that becomes longer as they arrive. What comes after them is kept for later.
+    async fn receive_whole(&mut self, from: usize, end: usize) -> Result<Buf> {
+        let mut whole = self.shard.buf(end.min(CHUNK_BYTES));
+        let mut filled = from;
+        while filled < end {
+            let capacity = whole.capacity();
+            whole.set_len(capacity);
+            if filled == capacity {
+                whole = self.grown(whole, filled.saturating_mul(GROWTH).min(end));
+            } else if self.start == self.end && capacity.saturating_sub(end) <= RECV_BUF_FIRST_BYTES {
+                let received;
+                (received, whole) = self.stream.recv(whole, filled).await;
+                filled += self.note_received(received)?;
+            } else {
+                self.fill(1).await?;
+                let take = (self.end - self.start).min(capacity.min(end) - filled);
+                copy(whole.get_mut(filled..).unwrap_or_default(), self.peek(take));
+                self.consume(take);
+                self.copied_bytes += take as u64;
+                self.shard.count_copy(take);
+                filled += take;
+            }
+        }
+        let capacity = whole.capacity();
+        whole.set_len(capacity);
+        if let Some(more) = whole.get(end..filled).filter(|more| !more.is_empty()) {
+            let mut buf = self.make_room(more.len());
+            buf.set_len(buf.capacity());
+            copy(&mut buf, more);
+            (self.buf, self.start, self.end) = (Some(buf), 0, more.len());
+        }
+        Ok(whole)
+    }
+
+    /// A longer buffer with the content of this one.
+    fn grown(&mut self, old: Buf, bytes: usize) -> Buf {
+        let mut buf = self.shard.buf(bytes);
+        buf.set_len(buf.capacity());
+        copy(&mut buf, &old);
+        self.copied_bytes += old.len() as u64;
+        self.shard.count_copy(old.len());
+        buf
     }
 
     async fn long_front(&mut self, len: usize) -> Result<Vec<u8>> {

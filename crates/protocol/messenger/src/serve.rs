@@ -2,14 +2,17 @@
 
 use std::rc::Rc;
 
+use carmine_auth::service::Guest;
 use carmine_reactor::{Shard, Socket};
+use carmine_types::{MsMode, errno};
 use carmine_wire::EntityType;
 use carmine_wire::frame::Tag;
 use carmine_wire::handshake::{
-    AuthBadMethod, AuthDone, AuthNone, AuthRequest, ClientIdent, Control, FLAG_LOSSY, MissingFeatures, Reset,
-    ServerIdent, Signature, auth_method, connection_mode,
+    AuthBadMethod, AuthDone, AuthNone, AuthReplyMore, AuthRequest, AuthRequestMore, ClientIdent, Control,
+    FLAG_LOSSY, MissingFeatures, Reset, ServerIdent, Signature, auth_method, connection_mode,
 };
 
+use crate::auth::{Guard, Side, Verdict, number};
 use crate::config::{Claim, GlobalIds, ServerConfig};
 use crate::connection::{Connection, Established, Peer};
 use crate::error::CloseReason;
@@ -41,7 +44,7 @@ async fn run(shard: Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher:
     }
     let limit = watch::HandshakeLimit::start(&shard, &stream, config.limits.handshake);
     let reader = Reader::new(&shard, stream.clone(), config.limits.recv_buf_bytes);
-    let mut wire = Wire { stream, reader };
+    let mut wire = Wire::new(stream, reader, config.guard.is_some());
     let outcome = accept(&mut wire, &config).await;
     let timed_out = limit.end();
     let peer = match outcome {
@@ -59,13 +62,23 @@ async fn run(shard: Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher:
             return wire.stream.shutdown();
         }
     };
-    let Wire { stream, reader } = wire;
+    let Wire { stream, reader, sealer, .. } = wire;
     let global_id = peer.gid;
     let (limits, group) = (config.limits, config.group);
     let budget =
         config.budget.as_ref().filter(|(_, shares)| shares(&peer)).map(|(budget, _)| Rc::clone(budget));
     let received_bytes = Rc::clone(&reader.received_bytes);
-    let made = Established { stream, peer, global_id, accepted: true, limits, budget, received_bytes, group };
+    let made = Established {
+        stream,
+        peer,
+        global_id,
+        accepted: true,
+        limits,
+        budget,
+        received_bytes,
+        group,
+        sealer,
+    };
     let conn = Connection::start(&shard, made);
     place.opened(&conn);
     if let Some(idle) = limits.idle {
@@ -81,7 +94,10 @@ async fn accept(wire: &mut Wire, config: &ServerConfig) -> Result<Peer> {
     if !config.accept.contains(&hello.entity) {
         return Err(CloseReason::protocol(format!("a {} may not connect here", hello.entity)));
     }
-    let claim = authenticate(wire, config, hello.entity).await?;
+    let (claim, guest) = match &config.guard {
+        None => (believe(wire, config, hello.entity).await?, None),
+        Some(guard) => check(wire, config, &**guard, hello.entity).await?,
+    };
     let ident = identify(wire).await?;
     let missing = config.required_features & !ident.supported | ident.required & !config.features;
     if missing != 0 {
@@ -105,11 +121,71 @@ async fn accept(wire: &mut Wire, config: &ServerConfig) -> Result<Peer> {
         addr: ident.addrs.0.first().copied().unwrap_or_default(),
         sock: wire.stream.peer_addr(),
         features: config.features & ident.supported,
+        guest,
     })
 }
 
-/// Reads requests until one for method none in crc mode arrives. A client with a cephx key tries that method first.
-async fn authenticate(wire: &mut Wire, config: &ServerConfig, entity: EntityType) -> Result<Claim> {
+/// Method cephx: lets in who proves to be somebody.
+async fn check(
+    wire: &mut Wire,
+    config: &ServerConfig,
+    guard: &dyn Guard,
+    entity: EntityType,
+) -> Result<(Claim, Option<Guest>)> {
+    let allowed: Vec<u32> = config.modes.iter().map(|mode| number(*mode)).collect();
+    let refuse = |method, result| AuthBadMethod {
+        method,
+        result,
+        allowed_methods: vec![auth_method::CEPHX],
+        allowed_modes: allowed.clone(),
+    };
+    let (mode, mut payload) = 'found: {
+        for _ in 0..HANDSHAKE_TRIES {
+            let request: AuthRequest = wire.expect().await?;
+            // The client's order counts.
+            let mode = |number_: &u32| config.modes.iter().find(|mode| number(**mode) == *number_).copied();
+            let mode = request.modes.iter().find_map(mode).filter(|_| request.method == auth_method::CEPHX);
+            if let Some(mode) = mode {
+                break 'found (mode, request.payload);
+            }
+            tracing::debug!(method = request.method, modes = ?request.modes, "authentication method refused");
+            wire.send(&refuse(request.method, errno::EOPNOTSUPP)).await?;
+        }
+        return Err(CloseReason::protocol("no authentication method and mode in common"));
+    };
+    let mut check = guard.check();
+    for _ in 0..HANDSHAKE_TRIES {
+        match check.on_payload(&payload, mode == MsMode::Secure) {
+            Ok(Verdict::More(challenge)) => {
+                wire.send(&AuthReplyMore { payload: challenge }).await?;
+                payload = wire.expect::<AuthRequestMore>().await?.payload;
+            }
+            Ok(Verdict::Done { guest, session, payload }) => {
+                if guest.entity.kind != entity {
+                    return Err(CloseReason::protocol(format!(
+                        "{} says that it is a {entity}",
+                        guest.entity
+                    )));
+                }
+                let global_id = guest.global_id;
+                wire.send(&AuthDone { global_id, mode: number(mode), payload }).await?;
+                wire.protect(Side::Server, mode, &session).await?;
+                // An OSD is known by its number, which is its name.
+                let number = guest.entity.id.parse().ok().filter(|_| entity == EntityType::OSD);
+                let claim = Claim { entity, name: guest.entity.id.clone(), gid: number.unwrap_or(global_id) };
+                return Ok((claim, Some(guest)));
+            }
+            Err(error) => {
+                wire.send(&refuse(auth_method::CEPHX, error.errno())).await?;
+                return Err(error.into());
+            }
+        }
+    }
+    Err(CloseReason::protocol("too many payloads without a proof"))
+}
+
+/// Method none: reads requests until one for it in crc mode arrives. A client with a cephx key tries that method first.
+async fn believe(wire: &mut Wire, config: &ServerConfig, entity: EntityType) -> Result<Claim> {
     for _ in 0..HANDSHAKE_TRIES {
         let request: AuthRequest = wire.expect().await?;
         let fits = request.method == auth_method::NONE && request.modes.contains(&connection_mode::CRC);

@@ -149,7 +149,7 @@ fn must_wait_for_replies(conn: &Connection) -> bool {
 }
 
 async fn control(conn: &Connection, reader: &mut Reader, preamble: &Preamble) -> Result<()> {
-    let payload = reader.control(preamble).await?;
+    let payload = reader.control(preamble, None).await?;
     match preamble.tag {
         Tag::Keepalive2 => conn.send_control(&Keepalive2Ack(Keepalive2::decode(&payload)?.0)),
         // Sessions are lossy: nothing is kept for acknowledgement. The frame already counted as a sign of life.

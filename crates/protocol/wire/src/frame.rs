@@ -1,4 +1,4 @@
-//! msgr v2.1 frames in crc mode.
+//! msgr v2.1 frames in crc mode; [`secure`] has those of secure mode.
 //!
 //! ```text
 //! preamble (32) | segment 0 | crc of segment 0 (4) | segments 1..3, unpadded | epilogue (13)
@@ -11,6 +11,7 @@ mod encode;
 mod epilogue;
 mod preamble;
 mod reader;
+pub mod secure;
 
 pub use codec::Codec;
 pub use encode::{MessageTail, control, message_head, message_head_around, message_head_with, message_tail};

@@ -2,6 +2,7 @@
 
 use carmine_types::UTime;
 
+use crate::frame::secure::{self, Cipher};
 use crate::frame::{self, Tag};
 use crate::{DecodeError, Decoder, Encoder, EntityAddr, EntityAddrVec, EntityType, Result};
 use features::MSGR2_REVISION_1;
@@ -44,6 +45,11 @@ pub trait Control: Sized {
     /// Appends the whole frame.
     fn frame_into(&self, out: &mut Vec<u8>) {
         frame::control(out, Self::TAG, |e| self.encode(e));
+    }
+
+    /// Appends the whole frame in secure mode.
+    fn seal_into(&self, cipher: &mut Cipher, out: &mut Vec<u8>) {
+        secure::seal_control(cipher, out, Self::TAG, |e| self.encode(e));
     }
 }
 
@@ -100,16 +106,18 @@ controls! {
     }
 }
 
-// Authentication frames. Only the method "none" is implemented.
+// Authentication frames.
 
 /// Authentication methods.
 pub mod auth_method {
     pub const NONE: u32 = 1;
+    pub const CEPHX: u32 = 2;
 }
 
 /// Connection modes.
 pub mod connection_mode {
     pub const CRC: u32 = 1;
+    pub const SECURE: u32 = 2;
 }
 
 controls! {
@@ -204,6 +212,18 @@ impl AuthBadMethod {
 }
 
 controls! {
+    /// Server → client: a challenge.
+    pub struct AuthReplyMore: AuthReplyMore {
+        /// Depends on the method.
+        pub payload: Vec<u8>,
+    }
+
+    /// Client → server: its answer.
+    pub struct AuthRequestMore: AuthRequestMore {
+        /// Depends on the method.
+        pub payload: Vec<u8>,
+    }
+
     /// Server → client: accepted.
     pub struct AuthDone: AuthDone {
         /// The client's identity in the cluster.

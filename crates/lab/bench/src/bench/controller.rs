@@ -41,17 +41,17 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(15);
 pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
     let cpu = setup.plan.grid.system_cpus().to_vec().last().copied();
     block_on(controller(cpu), async |shard: Shard| {
-        let client = Client::connect(&shard, &setup.mons, Options::default());
+        let client = Client::connect(&shard, &setup.access, Options::default());
         let client = client.await.context("cannot reach the testbed")?;
-        let (hosts, mons, pool) = (&setup.args.load_hosts, &setup.mons, &setup.args.pool);
+        let (hosts, access, pool) = (&setup.args.load_hosts, &setup.access, &setup.args.pool);
         let jobs = match setup.in_process() {
             None if !hosts.is_empty() => {
-                Jobs::Hosts(Hosts::start(hosts, &setup.spec, mons, pool, setup.git_hash)?)
+                Jobs::Hosts(Hosts::start(hosts, &setup.spec, &access.mons, pool, setup.git_hash)?)
             }
             Some(osd) => Jobs::far(&client, osd, &setup.spec, pool).await?,
             None => {
                 let (state, cpus) = (setup.state.clone(), setup.client_cpus());
-                Jobs::of_cluster(&setup.spec, state, &cpus, mons, pool)?
+                Jobs::of_cluster(&setup.spec, state, &cpus, access, pool)?
             }
         };
         let (mut written, mut last_ran) = (Instant::now(), Instant::now());

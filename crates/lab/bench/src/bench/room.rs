@@ -132,7 +132,7 @@ pub(super) fn present_bytes(setup: &Setup, enough: u64) -> Result<u64> {
     }
     let spec = &setup.spec;
     block_on(controller(None), async |shard: Shard| {
-        let client = Client::connect(&shard, &setup.mons, Options::default()).await;
+        let client = Client::connect(&shard, &setup.access, Options::default()).await;
         let client = client.context("cannot reach the testbed")?;
         let pool = client.wait_pool(&setup.args.pool).await?;
         let mut there = 0;

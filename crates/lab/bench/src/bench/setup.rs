@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::ops::Deref;
 
 use anyhow::{Context, Result, bail};
+use carmine_client::Access;
 use carmine_doctor::{Finding, Options, examine};
 use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
@@ -15,7 +15,7 @@ use carmine_load::hosts::HOSTS_MAX;
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext, Setting};
 use carmine_load::{LoadSpec, Prefill, Route, Rw, VerifyState};
-use carmine_testbed::{Layout, Plan, mon_addrs, refuse, usage};
+use carmine_testbed::{Layout, Plan, access, refuse, usage};
 use carmine_topology::Grid;
 use carmine_types::{FlushMode, OsdId, StoreKind, counted};
 use serde_json::json;
@@ -46,7 +46,7 @@ pub(super) struct Setup {
     /// The jobs that fio runs instead of a load from the options.
     pub(super) jobfile: Option<JobFile>,
     cluster: Cluster,
-    pub(super) mons: Vec<SocketAddr>,
+    pub(super) access: Access,
     /// The part of the report that is known before the load.
     known: ReportContext,
     pub(super) git_hash: GitHash,
@@ -93,9 +93,9 @@ impl Setup {
         let cluster = Cluster::running(layout, plan)?;
         let (layout, plan) = (&cluster.layout, &cluster.plan);
         let dir = layout.dir().display();
-        let mons = mon_addrs(layout).with_context(|| format!("the monitor of {dir} has no address yet"))?;
+        let access = access(layout, &cluster.plan)?;
         if let (Some(mon), Some(host)) = (
-            mons.iter().find(|mon| mon.ip().is_loopback()),
+            access.mons.iter().find(|mon| mon.ip().is_loopback()),
             args.load_hosts.iter().find(|host| !is_here(host)),
         ) {
             bail!(usage!(
@@ -112,7 +112,7 @@ impl Setup {
         };
         let state = load_state(&mut spec, &args)?;
         let known = known(&args, &cluster, &findings, baseline, marks);
-        let setup = Setup { args, spec, state, jobfile, cluster, mons, known, git_hash };
+        let setup = Setup { args, spec, state, jobfile, cluster, access, known, git_hash };
         if setup.args.client == Tool::Carmine {
             room::check(&setup, |enough| room::present_bytes(&setup, enough))?;
         }

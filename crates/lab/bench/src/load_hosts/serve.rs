@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use carmine_client::Access;
 use carmine_load::{Control, JobResult, LoadSpec, Phase, Session};
 use carmine_reactor::Reactors;
 use carmine_testbed::output::print;
@@ -250,7 +251,7 @@ impl Host<'_> {
                     "too many monitors, or too long a name"
                 );
                 note(&format!("{peer}: jobs {} to {} of {}", jobs.start, jobs.end - 1, spec.summary()));
-                *load = Some(Load::start(&spec, jobs, &self.cpus, &mons, &pool)?);
+                *load = Some(Load::start(&spec, jobs, &self.cpus, &mons.into(), &pool)?);
             }
             Request::Phase { phase } => {
                 // The window has a moment at which it begins.
@@ -280,10 +281,10 @@ impl Load {
         spec: &LoadSpec,
         jobs: std::ops::Range<u32>,
         cpus: &[usize],
-        mons: &[SocketAddr],
+        access: &Access,
         pool: &str,
     ) -> Result<Load> {
-        let (session, reactors) = start_cluster_share(spec, jobs, None, cpus, mons, pool)?;
+        let (session, reactors) = start_cluster_share(spec, jobs, None, cpus, access, pool)?;
         Ok(Load { session, reactors, timer: None, has_told: false })
     }
 

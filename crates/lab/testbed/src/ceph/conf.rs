@@ -6,15 +6,15 @@ use std::fmt::{Display, Write as _};
 use std::path::Path;
 
 use carmine_topology::CpuList;
-use carmine_types::OsdId;
+use carmine_types::{AuthKind, OsdId};
 
 use super::{Flavour, Programs};
 use crate::layout::{Daemon, Layout, mon_name};
 use crate::peer::PeerPlan;
 use crate::plan::{POOL_NAME, Plan};
 
-/// Services that must talk in crc mode: checksums on, no encryption.
-const CRC_MODES: [&str; 6] = ["cluster", "service", "client", "mon_cluster", "mon_service", "mon_client"];
+/// Kinds of connections, each with a mode of its own.
+const MODES: [&str; 6] = ["cluster", "service", "client", "mon_cluster", "mon_service", "mon_client"];
 /// Log subsystems of Ceph 16 whose levels the tuned profile sets to nothing, in memory too, as Ceph's own
 /// performance tests do.
 const SUBSYSTEMS: &str = "none context crush buffer timer objecter osd optracker objclass ms mon monc paxos tp auth finisher \
@@ -53,9 +53,15 @@ impl Conf {
         plan.networks().for_each(|(name, networks)| conf.put(name, &networks));
         ["cluster", "service", "client"]
             .iter()
-            .for_each(|name| conf.put(&format!("auth_{name}_required"), &"none"));
-        conf.put("keyring", &"/dev/null");
-        CRC_MODES.iter().for_each(|service| conf.put(&format!("ms_{service}_mode"), &"crc"));
+            .for_each(|name| conf.put(&format!("auth_{name}_required"), &plan.auth));
+        match plan.auth {
+            AuthKind::None => conf.put("keyring", &"/dev/null"),
+            AuthKind::Cephx => {
+                conf.put("keyring", &format!("{dir}/ceph.$name.keyring"));
+                conf.put("auth_allow_insecure_global_id_reclaim", &false);
+            }
+        }
+        MODES.iter().for_each(|service| conf.put(&format!("ms_{service}_mode"), &plan.ms_mode));
         conf.put("run_dir", &format!("{dir}/run"));
         conf.put("crash_dir", &format!("{dir}/run"));
         conf.put("pid_file", &"");

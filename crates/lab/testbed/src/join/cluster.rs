@@ -27,7 +27,7 @@ impl ClusterConf {
     ) -> Result<(Self, MonKind, Vec<u32>)> {
         let conf = Self::read(ceph_conf)?;
         let (found, mon, ids, pools) =
-            with_client(&conf.mons, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
+            with_client(&conf.mons.clone().into(), FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
                 let found = client.osdmap().map(|map| map.fsid);
                 let ids = free_numbers(client, &BTreeSet::new()).take(osds as usize).collect();
                 let mon = kind_of_mon(client).await;

@@ -2,6 +2,7 @@
 //! simulator (`sim`).
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod auth;
 mod common;
 mod dial;
 mod flow;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use carmine_types::crc32c::{self, BLOCK_BYTES};
 
-use super::{CRC_BYTES, EPILOGUE_BYTES, Epilogue, PREAMBLE_BYTES, Preamble, SEGMENTS_MAX};
+use super::{CRC_BYTES, EPILOGUE_BYTES, Epilogue, Preamble, SEGMENTS_MAX};
 use crate::{DecodeError, Decoder, Result};
 
 /// The layout of a connection's frames. All bytes are given mutably, so that a mode that encrypts can decrypt them
@@ -17,13 +17,6 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Length of a preamble.
-    pub fn preamble_bytes(self) -> usize {
-        match self {
-            Codec::Crc => PREAMBLE_BYTES,
-        }
-    }
-
     /// Length of all that follows the preamble.
     pub fn body_bytes(self, preamble: &Preamble) -> usize {
         self.segment_range(preamble, SEGMENTS_MAX).start + self.epilogue_bytes(preamble)

@@ -88,7 +88,7 @@ pub fn message_tail(out: &mut Vec<u8>, tail: MessageTail, data_crc: u32) {
 }
 
 /// A length for the preamble. One that does not fit becomes one that every receiver refuses.
-fn length(len: usize) -> u32 {
+pub(super) fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 

@@ -2,7 +2,8 @@
 
 use carmine_types::crc32c;
 
-use super::{Codec, Preamble, SEGMENTS_MAX, Tag, segment};
+use super::secure::{self, Cipher, Opener};
+use super::{Codec, PREAMBLE_BYTES, Preamble, SEGMENTS_MAX, Tag, segment};
 use crate::{DecodeError, Result};
 
 /// Reads the frames of one direction of a connection. Its owner receives the bytes, wherever it wants to have them,
@@ -14,9 +15,13 @@ use crate::{DecodeError, Result};
 ///
 /// [`next`](Self::next) does 1 and 2 for bytes that come in one after the other. After an error the stream cannot be
 /// read on: where the next frame begins is not known.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 pub struct FrameReader {
     codec: Codec,
+    /// Length of a preamble, with what is encrypted with it.
+    preamble_bytes: usize,
+    /// Secure mode.
+    secure: Option<Box<Opener>>,
     /// The frame under way, …
     frame: Option<Preamble>,
     /// … and the length of all that follows its preamble.
@@ -32,22 +37,49 @@ pub struct FrameReader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub tag: Tag,
+    /// In secure mode segment 0 is not among them: [`FrameReader::secure_header`] has it.
     pub segments: [&'a [u8]; SEGMENTS_MAX],
-    /// Checksum of the data segment, with seed 0xffffffff; the seed if it is empty.
-    pub data_crc: u32,
+    /// Checksum of the data segment, with seed 0xffffffff; the seed if it is empty. `None` in secure mode, which has none.
+    pub data_crc: Option<u32>,
     /// The sender gave the frame up: drop it. Its checksums were not compared.
     pub aborted: bool,
 }
 
+impl Default for FrameReader {
+    /// Reads frames in crc mode.
+    fn default() -> FrameReader {
+        FrameReader {
+            codec: Codec::Crc,
+            preamble_bytes: PREAMBLE_BYTES,
+            secure: None,
+            frame: None,
+            body_bytes: 0,
+            segment: 0,
+            left: 0,
+            crcs: [0; SEGMENTS_MAX - 1],
+        }
+    }
+}
+
 impl FrameReader {
-    pub fn new(codec: Codec) -> FrameReader {
-        FrameReader { codec, ..FrameReader::default() }
+    /// Reads frames in secure mode, which `cipher` decrypts.
+    #[must_use]
+    pub fn secure(cipher: Cipher) -> FrameReader {
+        let secure = Some(Box::new(Opener::new(cipher)));
+        FrameReader { preamble_bytes: secure::HEAD_BYTES, secure, ..FrameReader::default() }
+    }
+
+    /// Whether frames are encrypted: then the parts of a frame are never read one by one.
+    #[inline]
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.secure.is_some()
     }
 
     /// Number of bytes that the next call takes: of [`preamble`](Self::preamble), or behind it of [`body`](Self::body).
     #[inline]
     pub fn need(&self) -> usize {
-        if self.frame.is_some() { self.body_bytes } else { self.codec.preamble_bytes() }
+        if self.frame.is_some() { self.body_bytes } else { self.preamble_bytes }
     }
 
     /// Begins a frame.
@@ -55,6 +87,11 @@ impl FrameReader {
     /// # Errors
     /// The checksum is wrong, or a declared length is over its limit.
     pub fn preamble(&mut self, received: &mut [u8]) -> Result<Preamble> {
+        if let Some(secure) = &mut self.secure {
+            let preamble = secure.preamble(received)?;
+            (self.frame, self.body_bytes) = (Some(preamble), Opener::body_bytes(&preamble));
+            return Ok(preamble);
+        }
         let preamble = self.codec.preamble(received)?;
         (self.frame, self.body_bytes) = (Some(preamble), self.codec.body_bytes(&preamble));
         Ok(preamble)
@@ -80,6 +117,9 @@ impl FrameReader {
         block_crcs: &mut Vec<u32>,
     ) -> Result<Frame<'a>> {
         let preamble = self.frame()?;
+        if self.secure.is_some() {
+            return self.secure_body(&preamble, received);
+        }
         let (head, mut rest) = split(received, self.codec.head_bytes(&preamble))?;
         let mut segments: [&[u8]; SEGMENTS_MAX] = [self.codec.head(&preamble, head)?, &[], &[], &[]];
         self.crcs = [crc32c::SEED; SEGMENTS_MAX - 1];
@@ -97,7 +137,23 @@ impl FrameReader {
         (self.segment, self.left) = (SEGMENTS_MAX, 0);
         let data_crc = self.data_crc();
         let aborted = self.end(rest)?;
-        Ok(Frame { tag: preamble.tag, segments, data_crc, aborted })
+        Ok(Frame { tag: preamble.tag, segments, data_crc: Some(data_crc), aborted })
+    }
+
+    /// Segment 0 of the last frame in secure mode, in which a part of it comes with the preamble.
+    #[must_use]
+    pub fn secure_header(&self) -> &[u8] {
+        self.secure.as_ref().map_or(&[], |secure| &secure.header)
+    }
+
+    /// All that follows the preamble in secure mode. Nobody knows the checksum of its data.
+    #[cold]
+    fn secure_body<'a>(&mut self, preamble: &Preamble, received: &'a mut [u8]) -> Result<Frame<'a>> {
+        self.frame = None;
+        let Some(secure) = &mut self.secure else { unreachable!("only in secure mode") };
+        let ([front, middle, data], aborted) = secure.body(preamble, received)?;
+        let segments = [&[], front, middle, data];
+        Ok(Frame { tag: preamble.tag, segments, data_crc: None, aborted })
     }
 
     /// Length of what [`head`](Self::head) takes.
@@ -177,7 +233,7 @@ impl FrameReader {
     /// # Errors
     /// Those of [`preamble`](Self::preamble) and [`body`](Self::body).
     pub fn next<'a>(&mut self, received: &'a mut [u8]) -> Result<Option<(Frame<'a>, usize)>> {
-        let Some((head, rest)) = received.split_at_mut_checked(self.codec.preamble_bytes()) else {
+        let Some((head, rest)) = received.split_at_mut_checked(self.preamble_bytes) else {
             return Ok(None);
         };
         if self.frame.is_none() {
@@ -185,13 +241,14 @@ impl FrameReader {
         }
         let need = self.need();
         let Some(body) = rest.get_mut(..need) else { return Ok(None) };
-        Ok(Some((self.body(body)?, head.len() + need)))
+        let len = head.len() + need;
+        Ok(Some((self.body(body)?, len)))
     }
 
     fn frame(&self) -> Result<Preamble> {
         self.frame.ok_or(DecodeError::Truncated {
             what: "preamble",
-            need: self.codec.preamble_bytes() as u64,
+            need: self.preamble_bytes as u64,
             left: 0,
         })
     }
