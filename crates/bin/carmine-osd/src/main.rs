@@ -148,6 +148,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
         cluster: plan.cluster_ip,
         nonce: std::process::id(),
         gates: Gates::within(process::raise_open_files()),
+        caps_of: |_| None, // nobody is authenticated
         heartbeat: HeartbeatConfig {
             interval: Duration::from_secs(plan.osd_heartbeat_interval_s.into()),
             grace: Duration::from_secs(plan.osd_heartbeat_grace_s.into()),

@@ -3,26 +3,40 @@
 //! of its requests can arrive late.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use carmine_wire::EntityAddr;
 use carmine_wire::osdmap::OsdMap;
 use foldhash::fast::FixedState;
 
+use crate::caps::{Limited, Limits};
 use crate::op::{ClientOp, Origin};
 use crate::shard::OsdShard;
+
+/// A client, as one shard knows it.
+struct Client {
+    addr: EntityAddr,
+    /// `None`: it may do everything.
+    limited: Option<Rc<Limited>>,
+}
 
 /// The clients of all shards, as one shard knows them.
 #[derive(Default)]
 pub(crate) struct Clients {
-    addrs: HashMap<Origin, EntityAddr, FixedState>,
+    known: HashMap<Origin, Client, FixedState>,
+    /// How many of them may not do everything. None without authentication, so plain operations look no further.
+    limited: usize,
     /// Clients on the newest map's blocklist. Nearly always empty, so plain operations look no further.
     barred: HashSet<Origin, FixedState>,
 }
 
 impl Clients {
     /// A client has connected.
-    fn insert(&mut self, origin: Origin, addr: EntityAddr, map: Option<&OsdMap>) {
-        self.addrs.insert(origin, addr);
+    fn insert(&mut self, origin: Origin, addr: EntityAddr, limits: Option<Limits>, map: Option<&OsdMap>) {
+        let limited = limits.map(Limited::new);
+        self.limited += usize::from(limited.is_some());
+        let before = self.known.insert(origin, Client { addr, limited });
+        assert!(before.is_none(), "a connection begins once");
         if map.is_some_and(|map| map.is_blocklisted(&addr)) {
             self.barred.insert(origin);
         }
@@ -31,14 +45,31 @@ impl Clients {
     /// A client disconnected; false if it was not known.
     fn remove(&mut self, origin: Origin) -> bool {
         self.barred.remove(&origin);
-        self.addrs.remove(&origin).is_some()
+        let gone = self.known.remove(&origin);
+        self.limited -= usize::from(gone.as_ref().is_some_and(|client| client.limited.is_some()));
+        gone.is_some()
+    }
+
+    /// Whether any client may not do everything.
+    #[inline]
+    pub(crate) fn has_limits(&self) -> bool {
+        self.limited > 0
+    }
+
+    /// What limits a client; `Some(None)` is nothing, and `None` that it is not known.
+    #[allow(
+        clippy::option_option,
+        reason = "a client that is not known must not pass for one without limits"
+    )]
+    pub(crate) fn limits(&self, origin: Origin) -> Option<Option<Rc<Limited>>> {
+        self.known.get(&origin).map(|client| client.limited.clone())
     }
 
     /// Applies the blocklist of a new map.
     fn follow(&mut self, map: &OsdMap) {
         self.barred.clear();
         if !map.blocklist.is_empty() {
-            let barred = self.addrs.iter().filter(|(_, addr)| map.is_blocklisted(addr));
+            let barred = self.known.iter().filter(|(_, client)| map.is_blocklisted(&client.addr));
             self.barred.extend(barred.map(|(origin, _)| *origin));
         }
     }
@@ -46,9 +77,9 @@ impl Clients {
 
 impl OsdShard {
     /// Adds a client, or another sender of operations, that connected to a shard.
-    pub(crate) fn add_client(&self, origin: Origin, addr: EntityAddr) {
+    pub(crate) fn add_client(&self, origin: Origin, addr: EntityAddr, limits: Option<Limits>) {
         let view = self.view();
-        self.clients.borrow_mut().insert(origin, addr, view.as_ref().map(|view| &**view.map()));
+        self.clients.borrow_mut().insert(origin, addr, limits, view.as_ref().map(|view| &**view.map()));
     }
 
     /// A client's connection closed; its watches live on for a while.
@@ -61,7 +92,7 @@ impl OsdShard {
     /// The address of an operation's client; empty if it has disconnected or the operation is the OSD's own.
     pub(crate) fn client_addr(&self, op: &ClientOp) -> EntityAddr {
         let from = op.origin(self.shard.id());
-        from.and_then(|from| self.clients.borrow().addrs.get(&from).copied()).unwrap_or_default()
+        from.and_then(|from| Some(self.clients.borrow().known.get(&from)?.addr)).unwrap_or_default()
     }
 
     /// Whether the client of an operation is on the map's blocklist.
@@ -75,7 +106,7 @@ impl OsdShard {
     /// cannot be applied to it any more.
     pub(crate) fn is_disconnected(&self, op: &ClientOp) -> bool {
         let from = op.origin(self.shard.id());
-        from.is_some_and(|from| !self.clients.borrow().addrs.contains_key(&from))
+        from.is_some_and(|from| !self.clients.borrow().known.contains_key(&from))
     }
 
     /// Applies the blocklist of a new map.
@@ -98,11 +129,11 @@ mod tests {
         let origin = |conn| Origin { home: ShardId(0), conn };
         let mut map = OsdMap { blocklist: vec![(addr(1), UTime::ZERO)], ..OsdMap::default() };
         let mut clients = Clients::default();
-        clients.insert(origin(1), addr(1), None);
-        clients.insert(origin(2), addr(2), Some(&map));
+        clients.insert(origin(1), addr(1), None, None);
+        clients.insert(origin(2), addr(2), None, Some(&map));
         assert!(clients.barred.is_empty(), "before the first map nobody is kept out");
         clients.follow(&map);
-        clients.insert(origin(3), addr(1), Some(&map));
+        clients.insert(origin(3), addr(1), None, Some(&map));
         let barred = |clients: &Clients| [1, 2, 3].map(|conn| clients.barred.contains(&origin(conn)));
         assert_eq!(barred(&clients), [true, false, true]);
         assert!(clients.remove(origin(3)) && !clients.remove(origin(3)));

@@ -1,9 +1,11 @@
 //! The configuration that an OSD is given at its start.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES};
+use carmine_caps::OsdCaps;
+use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES, Peer};
 use carmine_pgtypes::{STEP_BYTES, STEPS_MAX};
 use carmine_types::{MonKind, OsdId, Uuid};
 use carmine_wire::EntityAddr;
@@ -144,6 +146,8 @@ pub struct OsdConfig {
     pub crush: Option<CrushPlace>,
     /// How many connections it accepts.
     pub gates: Gates,
+    /// The caps of who connects; `None`: it may do everything, as all do without authentication.
+    pub caps_of: fn(&Peer) -> Option<Arc<OsdCaps>>,
     /// How it watches other OSDs.
     pub heartbeat: HeartbeatConfig,
     /// Memory for requests of clients and their answers, of each reactor.
@@ -168,6 +172,7 @@ impl OsdConfig {
             mon_kind: MonKind::Embedded,
             crush: None,
             gates: Gates::within(1 << 10),
+            caps_of: |_| None,
             heartbeat: HeartbeatConfig::default(),
             request_bytes_per_shard: 64 << 20,
             options: RunOptions::default(),

@@ -17,6 +17,7 @@ use carmine_wire::private::{Admin, Route};
 use carmine_wire::{EntityType, kinds};
 
 use crate::admin;
+use crate::caps::Limits;
 use crate::config::OUTPUT_BYTES_MAX;
 use crate::error::OpError;
 use crate::maps::share_map;
@@ -57,10 +58,10 @@ impl Dispatcher for Incoming {
         let Some(osd) = self.osd.upgrade() else { return };
         match msg.header.kind {
             kinds::OSD_OP => client_op(&osd, conn, msg),
-            kind if is_replication(kind) && conn.peer().entity == EntityType::OSD => {
+            kind if is_replication(kind) && is_osd(&osd, conn) => {
                 replication(&osd, conn, msg);
             }
-            kinds::OSD_PG_QUERY2 if conn.peer().entity == EntityType::OSD => {
+            kinds::OSD_PG_QUERY2 if is_osd(&osd, conn) => {
                 nothing::on_query(&osd, conn, msg);
             }
             Route::KIND => admin::route(&osd, conn, self.network, &msg),
@@ -78,11 +79,13 @@ impl Dispatcher for Incoming {
     }
 }
 
-/// Tells all shards a client's address before any of its operations can reach them. Any peer may send operations.
+/// Tells all shards a client's address, and what it may do, before any of its operations can reach them. Any peer may send
+/// operations.
 fn introduce(osd: &OsdShard, conn: &Connection) {
     let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
-    osd.add_client(origin, addr);
-    osd.run_on_others(move |osd| osd.add_client(origin, addr));
+    let limits = Limits::of(conn.peer(), (osd.config.caps_of)(conn.peer()));
+    osd.add_client(origin, addr, limits.clone());
+    osd.run_on_others(move |osd| osd.add_client(origin, addr, limits));
 }
 
 /// Drops the waiting operations, on all shards, of a client whose connection closed. Their answers could not be delivered, and
@@ -195,7 +198,10 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
     let id = op.request.pg;
     let primary = osd.view.borrow().as_ref().and_then(|view| view.acting_primary(id));
     match osd.pg(osd.primary_part(id)) {
-        Some(pg) if primary == Some(osd.config.id) => pg.handle_op(osd, op),
+        Some(pg) if primary == Some(osd.config.id) => match osd.caps_refusal(&op) {
+            None => pg.handle_op(osd, op),
+            Some(errno) => op.reply(osd, Outcome::error(errno)),
+        },
         // Only the primary serves reads; this errno makes the client ask it.
         Some(_) if op.may_go_to_replicas() => op.reply(osd, Outcome::error(errno::EAGAIN)),
         None if osd.is_deleted(id.pool) => op.reply(osd, Outcome::error(errno::ENOENT)),
@@ -205,6 +211,11 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
             op.abandon();
         }
     }
+}
+
+/// Whether a peer is an OSD: it says so itself, but an OSD's key allows everything.
+fn is_osd(osd: &OsdShard, conn: &Connection) -> bool {
+    conn.peer().entity == EntityType::OSD && osd.may_do_everything(conn)
 }
 
 fn is_replication(kind: u16) -> bool {

@@ -12,6 +12,7 @@
 
 mod admin;
 mod by_pg;
+mod caps;
 mod clients;
 mod cls;
 mod config;

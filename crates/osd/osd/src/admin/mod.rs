@@ -72,6 +72,9 @@ pub(crate) fn route(osd: &Rc<OsdShard>, conn: &Rc<Connection>, from: Network, ms
     conn.send(Message::encode(&reply).with_tid(msg.header.tid));
 }
 
+/// What those are told who may not ask.
+const DENIED: &str = "access denied: the caps of the key do not allow everything";
+
 /// Answers a tool.
 pub(crate) fn admin(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
     let tid = msg.header.tid;
@@ -83,9 +86,12 @@ pub(crate) fn admin(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "admin", async move {
         let answer = async { answer(&osd, &question?).await };
-        let (result, json) = match answer.await {
-            Ok(value) => (0, value),
-            Err(error) => (errno::EINVAL, json!({ "error": error })),
+        let (result, json) = match osd.may_do_everything(&conn) {
+            false => (errno::EACCES, json!({ "error": DENIED })),
+            true => match answer.await {
+                Ok(value) => (0, value),
+                Err(error) => (errno::EINVAL, json!({ "error": error })),
+            },
         };
         conn.send(Message::encode(&reply(result, json.to_string().into_bytes())).with_tid(tid));
     });
@@ -160,7 +166,11 @@ pub(crate) fn answer_tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Messa
     let (osd, conn) = (Rc::clone(osd), Rc::clone(conn));
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "tell", async move {
-        let (result, (status, data)) = match execute_tell(&osd, question).await {
+        let told = match osd.may_do_everything(&conn) {
+            true => execute_tell(&osd, question).await,
+            false => Err((errno::EACCES, DENIED.to_owned())),
+        };
+        let (result, (status, data)) = match told {
             Ok(told) => (0, told),
             Err((result, status)) => (result, (status, Vec::new())),
         };

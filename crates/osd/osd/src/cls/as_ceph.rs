@@ -1,5 +1,5 @@
 //! Checks that the class `rbd`, on objects in memory, gives the answers of a real Ceph 16.2.15, recorded by
-//! `tests/tests/python/rbd_class.py`.
+//! `tests/tests/python/rbd_class.py`, and that methods have the flags that the table of `carmine-caps` tells of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,4 +119,23 @@ fn the_class_rbd_answers_as_ceph_does() {
     }
     assert!(calls > 400, "only {calls} calls");
     assert!(told.is_empty(), "{} answers differ:\n{}", told.len(), told.join("\n"));
+}
+
+#[test]
+fn methods_read_and_write_as_ceph_says() {
+    let table = include_str!("../../../../protocol/caps/tests/methods.tsv");
+    let rows = table.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t'));
+    let theirs: BTreeMap<(&str, &str), &str> =
+        rows.map(|mut row| ((row.next().unwrap(), row.next().unwrap()), row.next().unwrap())).collect();
+    let mut ours = 0;
+    for class in super::CLASSES.split(' ') {
+        for method in super::tables(class.as_bytes()).iter().copied().flatten() {
+            ours += 1;
+            let flags = [(method.reads, 'r'), (method.writes, 'w')];
+            let flags: String =
+                flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
+            assert_eq!(theirs.get(&(class, method.name)), Some(&flags.as_str()), "{class}.{}", method.name);
+        }
+    }
+    assert_eq!(ours, theirs.len());
 }

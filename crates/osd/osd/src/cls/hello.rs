@@ -4,19 +4,19 @@
 use carmine_types::errno;
 
 use super::handle::Handle;
-use super::{Done, Method, read, with_data, without_object, write};
+use super::{Done, Method, blind, read, with_data, without_object, write};
 use crate::error::{OpError, refuse_if};
 
 pub(super) const METHODS: &[Method] = &[
     without_object(read("say_hello", |_, name| greeting(name))),
-    write("record_hello", record_hello),
-    write("writes_dont_return_data", return_data),
-    write("write_return_data", return_data),
-    write("write_too_much_return_data", write_too_much_return_data),
+    blind(write("record_hello", record_hello)),
+    blind(write("writes_dont_return_data", return_data)),
+    blind(write("write_return_data", return_data)),
+    blind(write("write_too_much_return_data", write_too_much_return_data)),
     with_data(write("turn_it_to_11", turn_it_to_11)),
     without_object(with_data(read("replay", |h, _| Ok(start_of(h).to_vec())))),
     // Each violates its declaration: one reads and is declared write-only, the other writes and is declared read-only.
-    write("bad_reader", |_, _| Err(OpError::new(errno::EIO))),
+    blind(write("bad_reader", |_, _| Err(OpError::new(errno::EIO)))),
     read("bad_writer", |_, _| Err(OpError::new(errno::EIO))),
 ];
 

@@ -17,6 +17,7 @@ mod refcount;
 mod tests;
 mod version;
 
+use carmine_caps::MethodNeed;
 use carmine_reactor::Payload;
 use carmine_types::errno;
 use carmine_wire::osd_op::{OsdOp, OsdRequest, flags, ops};
@@ -34,6 +35,8 @@ type Done = Result<Vec<u8>, OpError>;
 /// A method that clients can call.
 struct Method {
     name: &'static str,
+    /// It reads the object, by its flags: the caps of who calls it must allow that.
+    reads: bool,
     /// It changes the object, and may make it.
     writes: bool,
     /// It is answered with ENOENT where there is no object, unless its input is wrong.
@@ -55,12 +58,17 @@ enum Looks {
 
 /// A method that only reads attributes.
 const fn read(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) -> Method {
-    Method { name, writes: false, needs_object: true, data: Looks::Nothing, run }
+    Method { name, reads: true, writes: false, needs_object: true, data: Looks::Nothing, run }
 }
 
 /// A method that changes attributes.
 const fn write(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) -> Method {
-    Method { name, writes: true, needs_object: false, data: Looks::Nothing, run }
+    Method { name, reads: true, writes: true, needs_object: false, data: Looks::Nothing, run }
+}
+
+/// The same method, which does not say that it reads.
+const fn blind(method: Method) -> Method {
+    Method { reads: false, ..method }
 }
 
 /// The same method, which also reads all of the object's bytes.
@@ -78,9 +86,9 @@ const fn without_object(method: Method) -> Method {
     Method { needs_object: false, ..method }
 }
 
-/// Finds a method of a class.
-fn find(class: &[u8], method: &[u8]) -> Option<&'static Method> {
-    let tables: &[&'static [Method]] = match class {
+/// The methods of a class.
+fn tables(class: &[u8]) -> &'static [&'static [Method]] {
+    match class {
         b"hello" => &[hello::METHODS],
         b"lock" => &[lock::METHODS],
         b"log" => &[log::METHODS],
@@ -88,9 +96,13 @@ fn find(class: &[u8], method: &[u8]) -> Option<&'static Method> {
         b"rbd" => rbd::METHODS,
         b"refcount" => &[refcount::METHODS],
         b"version" => &[version::METHODS],
-        _ => return None,
-    };
-    tables.iter().copied().flatten().find(|found| found.name.as_bytes() == method)
+        _ => &[],
+    }
+}
+
+/// Finds a method of a class.
+fn find(class: &[u8], method: &[u8]) -> Option<&'static Method> {
+    tables(class).iter().copied().flatten().find(|found| found.name.as_bytes() == method)
 }
 
 /// The classes that Ceph's OSDs load by default (osd_class_load_list).
@@ -123,17 +135,48 @@ pub(crate) fn writes(request: &OsdRequest, op: &OsdOp, input: &Payload) -> bool 
 /// # Errors
 /// EOPNOTSUPP; EPERM if there is no such class; EINVAL if the input names none.
 pub(crate) fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
-    for (call, input) in op.with_inputs().filter(|(op, _)| op.code == ops::CALL) {
-        // Only the names: the input after them may be long.
-        let names = usize::from(call.call().class_len) + usize::from(call.call().method_len);
-        let names = op.data.slice(input.start, names.min(input.len())).to_vec();
-        let (class, method, _) = parts(call, &names).ok_or(OpError::new(errno::EINVAL))?;
+    for names in calls(op) {
+        let (names, class_bytes) = names?;
+        let (class, method) = names.split_at(class_bytes);
         if find(class, method).is_none() && !looks_at_mirroring(class, method) {
             osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
             return Err(OpError::new(if is_known(class) { errno::EOPNOTSUPP } else { errno::EPERM }));
         }
     }
     Ok(())
+}
+
+/// Class and method of each call of a request, as one text, and the length of the class.
+fn calls(op: &ClientOp) -> impl Iterator<Item = Result<(Vec<u8>, usize), OpError>> {
+    op.with_inputs().filter(|(op, _)| op.code == ops::CALL).map(|(call, input)| {
+        // Only the names: the input after them may be long.
+        let names = usize::from(call.call().class_len) + usize::from(call.call().method_len);
+        let names = op.data.slice(input.start, names.min(input.len())).to_vec();
+        let (class, ..) = parts(call, &names).ok_or(OpError::new(errno::EINVAL))?;
+        let class_bytes = class.len();
+        Ok((names, class_bytes))
+    })
+}
+
+/// What the caps of a request's client must allow for its calls.
+///
+/// # Errors
+/// Those of [`refusal`].
+pub(crate) fn needs(osd: &OsdShard, op: &ClientOp) -> Result<Vec<MethodNeed<'static>>, OpError> {
+    refusal(osd, op)?;
+    let need = |(names, class_bytes): (Vec<u8>, usize)| {
+        let (class, method) = names.split_at(class_bytes);
+        need(class, method)
+    };
+    calls(op).map(|names| names.map(need)).collect()
+}
+
+fn need(class: &[u8], method: &[u8]) -> MethodNeed<'static> {
+    let listed = CLASSES.split(' ').find(|known| known.as_bytes() == class);
+    // Questions about mirroring read; none of them has a name here.
+    let (name, reads, writes) =
+        find(class, method).map_or(("", true, false), |found| (found.name, found.reads, found.writes));
+    MethodNeed { class: listed.unwrap_or_default(), method: name, reads, writes, is_listed: listed.is_some() }
 }
 
 /// Whether a method only queries mirroring, as common commands do before they remove or show an image. Nothing is mirrored, so

@@ -5,6 +5,7 @@ mod attrs;
 mod barred;
 mod basics;
 mod bench;
+mod caps;
 mod cluster;
 mod damaged;
 mod faults;

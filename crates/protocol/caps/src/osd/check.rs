@@ -96,9 +96,9 @@ impl OsdCaps {
     }
 
     /// Whether they are those of an administrator, who may do what is no operation, too.
-    pub fn allow_everything(&self) -> bool {
+    pub fn allow_everything(&self, client: Option<IpAddr>) -> bool {
         let is_all = |rule: &Rule| rule.place == Match::default() && rule.spec == Spec::Allow(bits::ANY);
-        self.grants.iter().flat_map(Grant::rules).any(is_all)
+        self.grants.iter().filter(|grant| grant.is_for(client)).flat_map(Grant::rules).any(is_all)
     }
 }
 
