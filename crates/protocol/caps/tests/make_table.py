@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Asks a real Ceph (16.2.15) what each caps text allows, and writes what it answers: `verdicts.tsv`, `methods.tsv`, `texts.tsv`.
+"""Asks a real Ceph (16.2.15) what each caps text allows, and writes what it answers: `verdicts.tsv`, `methods.tsv`, `texts.tsv`,
+`mon_verdicts.tsv`.
 
 usage: make_table.py FOLDER   (as root, with ceph-mon, ceph-osd, python3-rados, libradospp-dev and g++; it takes a minute or two)
 
@@ -179,6 +180,52 @@ MON_TEXTS = ["", " ", "allow", "allow r", "allow  r", " allow r ", "\tallow r\n"
              "allow r fsname=a", "allow r fsname a", "allow rw fsname=a network 1.0.0.0/8", "allow rw network 1.0.0.0/8 fsname=a", "allow r fsname='a'", "allow r fsname=a/b", "allow rw fsname a network a", "allow r fsname=a, allow r",
              "allow * fsname=a", "allow r fsname=a x", "allow fsname=a", "allow service osd r fsname=a", "allow profile osd, allow r", "allow x", "allow rx", "allow wx", "allowr", "allow r w", "deny", "allow r profile osd", "allow profile", "allow service", "allow command",
              "allow command x with a=b a=c", "allow service a-b_c.d/e rwx", "allow service \"a:b\" rwx"]
+
+# The same for the monitor: caps, all with what a client needs to begin a session, and commands.
+MON = "allow service mon r, "
+MON_KEYS = [
+    ("all", "allow *"),
+    ("r", "allow r"),
+    ("rw", "allow rw"),
+    ("rx", "allow rx"),
+    ("rwx", "allow rwx"),
+    ("r_w", "allow r, allow w"),
+    ("r_w_x", "allow r, allow w, allow x"),
+    ("osd_r", MON + "allow service osd r"),
+    ("osd_rw", MON + "allow service osd rw"),
+    ("osd_r_osd_w", MON + "allow service osd r, allow service osd w"),
+    ("osd_all", MON + "allow service osd *"),
+    ("auth_r", MON + "allow service auth r"),
+    ("auth_rx", MON + "allow service auth rx"),
+    ("keys_rw", MON + "allow service config-key rw"),
+    ("set", MON + 'allow command "osd set"'),
+    ("set_noout", MON + 'allow command "osd set" with key=noout'),
+    ("get_prefix", MON + 'allow command "config-key get" with key prefix a/'),
+    ("get_equal", MON + 'allow command "config-key get" with key=a/b'),
+    ("get_regex", MON + 'allow command "config-key get" with key regex "^[a-z]/b+$"'),
+    ("get_part", MON + 'allow command "config-key get" with key regex "[a-z]"'),
+    ("get_other", MON + 'allow command "config-key get" with key=a/b other=x'),
+    ("net", MON + "allow rw network 127.0.0.0/8"),
+    ("net_other", MON + "allow rw network 10.0.0.0/8"),
+    ("all_net_other", MON + "allow * network 10.0.0.0/8"),
+    ("all_fs", "allow * fsname=x"),
+] + [(f"profile_{name.replace('-', '_')}", MON + f"allow profile {name}") for name in (
+    "osd", "mgr", "rbd", "bootstrap-osd", "simple-rados-client", "read-only", "read-write", "fs-client", "crash", "role-definer",
+    "nothing")]
+MON_COMMANDS = [dict(words, prefix=prefix) for prefix, words in [
+    ("mon dump", {}), ("status", {}), ("mon getmap", {}), ("osd dump", {}), ("osd pool ls", {}), ("osd tree", {}), ("mds stat", {}), ("fs ls", {}),
+    ("osd set", {"key": "noout"}), ("osd set", {"key": "nobackfill"}), ("osd unset", {"key": "noout"}),
+    ("osd pool application get", {"pool": "a"}), ("osd pool application set", {"pool": "a", "app": "x", "key": "y", "value": "z"}),
+    ("osd blocklist", {"blocklistop": "add", "addr": "10.0.0.1:0/7"}), ("osd blocklist", {"blocklistop": "add", "addr": "10.0.0.1:0/x7"}),
+    ("osd blocklist", {"blocklistop": "rm", "addr": "10.0.0.1:0/7"}), ("osd blacklist", {"blacklistop": "add", "addr": "10.0.0.1:0/7"}),
+    ("osd purge-new", {"id": "77"}), ("osd new", {"uuid": "no"}),
+    ("auth ls", {}), ("auth get", {"entity": "client.r"}), ("auth get-or-create", {"entity": "client.r"}), ("auth print-key", {"entity": "client.r"}),
+    ("auth rm", {"entity": "client.nobody"}), ("auth caps", {"entity": "client.nobody", "caps": ["mon"]}),
+    ("config-key get", {"key": "a/b"}), ("config-key get", {"key": "b/b"}), ("config-key exists", {"key": "a/b"}), ("config-key set", {"key": "a/b", "val": "x"}),
+    ("config-key get", {"key": "daemon-private/ENTITY/x"}), ("config-key set", {"key": "daemon-private/ENTITY/x", "val": "x"}),
+    ("config-key get", {"key": "daemon-private/client.other/x"}), ("config-key dump", {}),
+    ("log", {"logtext": ["x"]}), ("config get", {"who": "osd.0"}), ("config set", {"who": "osd.7", "name": "debug_ms", "value": "0"}), ("mgr dump", {}),
+]]
 
 SHIM = """
 #include <rados/librados.hpp>
@@ -636,6 +683,38 @@ def texts(cluster, admin, out):
                 table.write(f"{kind}\t{'yes' if code == 0 else 'no' if code == -22 else code}\t{json.dumps(text)}\n")
 
 
+def mon_verdicts(cluster, out):
+    """Which commands the monitor lets each key execute: EACCES, or another answer."""
+    known = json.loads(cluster.command(prefix="get_command_descriptions"))
+    prefix_of = lambda sig: " ".join(word for word in sig if isinstance(word, str))
+    known = {prefix_of(entry["sig"]): (entry["module"], entry["perm"]) for entry in known.values()}
+    for name, text in MON_KEYS:
+        cluster.command(prefix="auth get-or-create", entity=f"client.mon_{name}", caps=["mon", text])
+        with open(f"{cluster.folder}/keyring", "a") as file:
+            key = cluster.command(prefix="auth print-key", entity=f"client.mon_{name}").decode()
+            file.write(f"[client.mon_{name}]\nkey = {key}\n")
+    letters = ["" for _ in MON_COMMANDS]
+    for name, _ in MON_KEYS:
+        client = cluster.connect(f"mon_{name}")
+        for n, words in enumerate(MON_COMMANDS):
+            asked = json.dumps(words).replace("ENTITY", f"client.mon_{name}")
+            code, _, why = client.mon_command(asked, b"", 20)
+            letters[n] += "E" if code == -13 else "."
+        client.shutdown()
+        print(f"mon_{name}: {sum(row[-1] == 'E' for row in letters)} of {len(letters)} refused", flush=True)
+    with open(f"{out}/mon_verdicts.tsv", "w") as table:
+        table.write("# Which commands a real monitor (16.2.15) lets each key execute; made by make_table.py. Keys:\n")
+        for name, text in MON_KEYS:
+            table.write(f"key\tclient.mon_{name}\t{text}\n")
+        table.write("# service, mode, command, arguments (ENTITY is the key's name); a letter for each key: `.` is allowed, `E` EACCES.\n")
+        for words, row in zip(MON_COMMANDS, letters):
+            words = dict(words)
+            prefix = words.pop("prefix")
+            service, mode = known[prefix]
+            args = " ".join(f"{key}={value if isinstance(value, str) else value[0]}" for key, value in words.items())
+            table.write("\t".join(["row", service, mode, prefix, args, row]) + "\n")
+
+
 def main():
     global SO
     inside()
@@ -663,6 +742,7 @@ def main():
         verdicts(cluster, admin, out)
         methods(cluster, admin, out)
         texts(cluster, admin, out)
+        mon_verdicts(cluster, out)
     finally:
         if cluster:
             cluster.stop()

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use carmine_caps::{MethodNeed, MonCaps, Need, OsdCaps, Tags, Target, Verdict};
+use carmine_caps::{Args, MethodNeed, MonCaps, MonRequest, Need, OsdCaps, Tags, Target, Verdict};
 
 const VERDICTS: &str = include_str!("verdicts.tsv");
+const MON_VERDICTS: &str = include_str!("mon_verdicts.tsv");
 const METHODS: &str = include_str!("methods.tsv");
 const TEXTS: &str = include_str!("texts.tsv");
 
@@ -92,6 +93,15 @@ fn every_verdict_is_that_of_a_real_osd() {
     assert!(pairs > 10_000 && refused > pairs / 3, "{pairs} pairs, {refused} refused");
 }
 
+#[test]
+fn snapshots_are_allowed_to_whom_a_real_monitor_allows_them() {
+    let rows = lines(VERDICTS, "row");
+    let row = rows.iter().find(|row| row[4] == "snap-create").expect("a row for snapshots");
+    for ((key, caps), verdict) in keys().iter().zip(row[5].chars()) {
+        assert_eq!(caps.allow_snapshots("a"), verdict == '.', "{key}: {caps}");
+    }
+}
+
 /// A verdict that is said to hold for all objects does, also beside grants for some of them.
 #[test]
 fn a_verdict_for_all_objects_holds_for_all() {
@@ -109,6 +119,38 @@ fn a_verdict_for_all_objects_holds_for_all() {
         }
     }
     assert!(held > 20);
+}
+
+#[test]
+fn every_verdict_is_that_of_a_real_monitor() {
+    let (mut pairs, mut refused, mut wrong) = (0, 0, Vec::new());
+    for row in lines(MON_VERDICTS, "row") {
+        let [service, mode, command, words, verdicts] = row[..] else { panic!("{row:?}") };
+        for (key, verdict) in lines(MON_VERDICTS, "key").iter().zip(verdicts.chars()) {
+            let [entity, text] = key[..] else { panic!("{key:?}") };
+            let words = words.replace("ENTITY", entity);
+            let args = words.split(' ').filter_map(|word| word.split_once('='));
+            let args: Args = args.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let has = |letter| mode.contains(letter);
+            let request = MonRequest {
+                entity,
+                service,
+                command,
+                args: &args,
+                read: has('r'),
+                write: has('w'),
+                execute: has('x'),
+                client: "127.0.0.1".parse().ok(),
+            };
+            pairs += 1;
+            refused += usize::from(verdict == 'E');
+            if MonCaps::parse(text).expect(text).allow(&request) == (verdict == 'E') {
+                wrong.push(format!("{text}: {service} {mode} {command} {words}: {verdict}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {pairs} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(pairs > 1000 && refused > pairs / 3, "{pairs} pairs, {refused} refused");
 }
 
 #[test]

@@ -190,6 +190,10 @@ fn profile(name: &str, entity: &str) -> Vec<Rights> {
             service("auth", read | bits::EXECUTE),
             service("config-key", read | write),
             service("config", read | write),
+            // For the keys of daemons that an orchestrator makes.
+            command("auth get-or-create"),
+            command("auth rm"),
+            command("auth caps"),
         ],
         "bootstrap-osd" => vec![
             service("mon", read),

@@ -100,6 +100,15 @@ impl OsdCaps {
         let is_all = |rule: &Rule| rule.place == Match::default() && rule.spec == Spec::Allow(bits::ANY);
         self.grants.iter().filter(|grant| grant.is_for(client)).flat_map(Grant::rules).any(is_all)
     }
+
+    /// Whether their owner may make and remove snapshots of its own in a pool, which it asks the monitor for: it may write
+    /// everywhere, or in this pool. Tags, networks and what is less than a pool do not count, as in Ceph.
+    pub fn allow_snapshots(&self, pool: &str) -> bool {
+        let is_place =
+            |place: &Match| *place == Match::default() || place.pool.as_ref().is_some_and(|own| own == pool);
+        let writes = |rule: &Rule| matches!(rule.spec, Spec::Allow(bits) if bits & bits::WRITE != 0);
+        self.grants.iter().flat_map(Grant::rules).any(|rule| writes(rule) && is_place(&rule.place))
+    }
 }
 
 impl Grant {
