@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_caps::{Need, OsdCaps, Target, Verdict};
@@ -84,18 +83,34 @@ impl Known {
 }
 
 impl Limited {
-    pub(crate) fn new(limits: Limits) -> Rc<Limited> {
-        Rc::new(Limited { limits, known: RefCell::default() })
+    pub(crate) fn new(limits: Limits) -> Limited {
+        Limited { limits, known: RefCell::default() }
     }
 
     /// The errno of an operation that it may not do. As in Ceph, calls of unknown methods fail before.
+    #[inline]
     fn refusal(&self, osd: &OsdShard, map: &OsdMap, op: &ClientOp) -> Result<(), i32> {
-        let need = need(osd, op)?;
-        let bit = if need.methods.is_empty() { bit_of(&need) } else { 0 };
-        let mut known = self.known.borrow_mut();
-        if known.place(map.epoch, op).is_some_and(|place| place.needs & bit != 0) {
-            return Ok(());
+        let (mut need, mut calls) = (Need::default(), false);
+        for op in &op.request.ops {
+            match op.code {
+                ops::CALL => calls = true,
+                ops::WATCH if op.watch().op == watch::PING => need.read = true,
+                code => need.add(code),
+            }
         }
+        if calls {
+            need.methods = cls::needs(osd, op).map_err(|error| error.errno())?;
+        } else {
+            let mut known = self.known.borrow_mut();
+            if known.place(map.epoch, op).is_some_and(|place| place.needs & bit_of(&need) != 0) {
+                return Ok(());
+            }
+        }
+        self.decide(map, op, &need)
+    }
+
+    #[inline(never)] // mostly it is known
+    fn decide(&self, map: &OsdMap, op: &ClientOp, need: &Need<'_>) -> Result<(), i32> {
         let pool = op.oid.pool;
         let (Some(name), Some(entry)) = (map.pool_names.get(&pool), map.pools.get(&pool)) else {
             return Err(errno::EPERM);
@@ -107,29 +122,15 @@ impl Limited {
             tags: &entry.application_metadata,
             client: Some(self.limits.addr),
         };
-        match self.limits.caps.verdict(&target, &need) {
+        match self.limits.caps.verdict(&target, need) {
             Verdict::Refused => Err(errno::EPERM),
             Verdict::Allowed => Ok(()),
             Verdict::AllowedForAll => {
-                known.add(map.epoch, op, bit);
+                self.known.borrow_mut().add(map.epoch, op, bit_of(need));
                 Ok(())
             }
         }
     }
-}
-
-/// What a request needs.
-fn need(osd: &OsdShard, op: &ClientOp) -> Result<Need<'static>, i32> {
-    let methods = cls::needs(osd, op).map_err(|error| error.errno())?;
-    let mut need = Need { methods, ..Need::default() };
-    for op in &op.request.ops {
-        match op.code {
-            ops::CALL => {}
-            ops::WATCH if op.watch().op == watch::PING => need.read = true,
-            code => need.add(code),
-        }
-    }
-    Ok(need)
 }
 
 impl OsdShard {
@@ -145,9 +146,8 @@ impl OsdShard {
     #[inline(never)] // plain operations do not come here
     fn limited_refusal(&self, op: &ClientOp) -> Option<i32> {
         let origin = op.origin(self.shard.id())?; // without one it is the OSD's own
-        let limited = self.clients.borrow().limits(origin);
-        let view = self.view.borrow();
-        match (limited, view.as_ref()) {
+        let (clients, view) = (self.clients.borrow(), self.view.borrow());
+        match (clients.limits(origin), view.as_ref()) {
             (Some(None), _) => None,
             (Some(Some(limited)), Some(view)) => limited.refusal(self, view.map(), op).err(),
             // Disconnected: nobody knows what it may do.

@@ -3,7 +3,6 @@
 //! of its requests can arrive late.
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 
 use carmine_wire::EntityAddr;
 use carmine_wire::osdmap::OsdMap;
@@ -17,7 +16,7 @@ use crate::shard::OsdShard;
 struct Client {
     addr: EntityAddr,
     /// `None`: it may do everything.
-    limited: Option<Rc<Limited>>,
+    limited: Option<Box<Limited>>,
 }
 
 /// The clients of all shards, as one shard knows them.
@@ -33,7 +32,7 @@ pub(crate) struct Clients {
 impl Clients {
     /// A client has connected.
     fn insert(&mut self, origin: Origin, addr: EntityAddr, limits: Option<Limits>, map: Option<&OsdMap>) {
-        let limited = limits.map(Limited::new);
+        let limited = limits.map(|limits| Box::new(Limited::new(limits)));
         self.limited += usize::from(limited.is_some());
         let before = self.known.insert(origin, Client { addr, limited });
         assert!(before.is_none(), "a connection begins once");
@@ -61,8 +60,8 @@ impl Clients {
         clippy::option_option,
         reason = "a client that is not known must not pass for one without limits"
     )]
-    pub(crate) fn limits(&self, origin: Origin) -> Option<Option<Rc<Limited>>> {
-        self.known.get(&origin).map(|client| client.limited.clone())
+    pub(crate) fn limits(&self, origin: Origin) -> Option<Option<&Limited>> {
+        self.known.get(&origin).map(|client| client.limited.as_deref())
     }
 
     /// Applies the blocklist of a new map.
