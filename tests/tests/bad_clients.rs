@@ -338,7 +338,7 @@ fn harmed(bed: &Testbed) -> [Vec<Duration>; 2] {
     let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("healthy", 1) };
     let times = block_on(config, async move |shard: Shard| {
         let options = Options { op_timeout: Some(Duration::from_secs(60)), ..Options::default() };
-        let client = Client::connect(&shard, &[mon], options).await.expect("a session");
+        let client = Client::connect(&shard, &mon.into(), options).await.expect("a session");
         beside_bad_clients(client, shard.clone(), pid).await
     })
     .expect("a reactor");
@@ -384,7 +384,7 @@ async fn beside_a_crowd(client: Rc<Client>, shard: Shard, mon: SocketAddr, pids:
     window(&shard, &pool).await;
     shard.sleep(Duration::from_secs(2)).await;
     let options = Options { op_timeout: Some(Duration::from_secs(60)), ..Options::default() };
-    let next = Client::connect(&shard, &[mon], options).await.expect("a session");
+    let next = Client::connect(&shard, &mon.into(), options).await.expect("a session");
     window(&shard, &next.pool("bench").expect("the pool")).await;
     drop(crowd);
 }
@@ -398,7 +398,7 @@ fn a_crowd_of_connections_leaves_files_for_the_store() {
     let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("healthy", 1) };
     block_on(config, async move |shard: Shard| {
         let options = Options { op_timeout: Some(Duration::from_secs(60)), ..Options::default() };
-        let client = Client::connect(&shard, &[mon], options).await.expect("a session");
+        let client = Client::connect(&shard, &mon.into(), options).await.expect("a session");
         beside_a_crowd(client, shard.clone(), mon, pids).await;
     })
     .expect("a reactor");
@@ -478,7 +478,7 @@ fn with_client<F: Future<Output = ()>>(bed: &Testbed, work: impl FnOnce(Rc<Clien
     let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("healthy", 1) };
     block_on(config, async move |shard: Shard| {
         let options = Options { op_timeout: Some(Duration::from_secs(60)), ..Options::default() };
-        work(Client::connect(&shard, &[mon], options).await.expect("a session")).await;
+        work(Client::connect(&shard, &mon.into(), options).await.expect("a session")).await;
     })
     .expect("a reactor");
 }
@@ -500,13 +500,13 @@ fn a_map_that_is_asked_for_many_times_is_sent_once() {
         let shard = client.shard();
         let mut greedy = Vec::new();
         for _ in 0..GREEDY {
-            greedy.push(Client::connect(shard, &[addr], Options::default()).await.expect("a session"));
+            greedy.push(Client::connect(shard, &addr.into(), Options::default()).await.expect("a session"));
         }
         let what = vec![Subscription::new("osdmap", 0, true); ASKED];
         let wish = Subscribe { what, hostname: String::new() };
         greedy.iter().for_each(|client| assert!(client.mon().send(Message::encode(&wish))));
         let begin = Instant::now();
-        let late = Client::connect(shard, &[addr], Options::default()).await.expect("a session");
+        let late = Client::connect(shard, &addr.into(), Options::default()).await.expect("a session");
         late.mon().newest_osdmap(MON_WAIT_MAX).await.expect("an answer");
         assert!(begin.elapsed() < MON_WAIT_MAX, "others wait {:?}", begin.elapsed());
         for client in greedy {

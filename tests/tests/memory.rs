@@ -70,7 +70,7 @@ const ANSWERS: u64 = 600;
 /// A connection of its own.
 async fn attacker(shard: &Shard, mon: SocketAddr) -> Pool {
     let options = Options { op_timeout: Some(Duration::from_secs(100)), ..Options::default() };
-    let client = Client::connect(shard, &[mon], options).await.expect("a session");
+    let client = Client::connect(shard, &mon.into(), options).await.expect("a session");
     client.pool("bench").expect("the pool")
 }
 

@@ -119,7 +119,7 @@ fn an_object_has_a_million_omap_keys() {
     let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("omap", 1) };
     block_on(config, async move |shard: Shard| {
         let options = Options { op_timeout: Some(Duration::from_secs(100)), ..Options::default() };
-        let client = Client::connect(&shard, &[mon], options).await.expect("a session");
+        let client = Client::connect(&shard, &mon.into(), options).await.expect("a session");
         let pool = client.pool("bench").expect("the pool");
         let begin = Instant::now();
         let said = |what: &str, keys: u64, begin: Instant| {

@@ -126,7 +126,8 @@ impl Cluster {
         self.sim.node("client", 1, move |shard: Shard| {
             let (flag, work) = (Rc::clone(&flag), Rc::clone(&work));
             async move {
-                let client = Client::connect(&shard, &[mon_addr()], Options::route(route)).await.unwrap();
+                let client =
+                    Client::connect(&shard, &mon_addr().into(), Options::route(route)).await.unwrap();
                 work(shard, client.pool(POOL).unwrap()).await;
                 flag.set(true);
             }
@@ -142,7 +143,7 @@ impl Cluster {
             let (flag, json) = (Rc::clone(&flag), json.to_string());
             async move {
                 let options = Options::route(RouteMode::Single);
-                let client = Client::connect(&shard, &[mon_addr()], options).await.unwrap();
+                let client = Client::connect(&shard, &mon_addr().into(), options).await.unwrap();
                 let _ = client.mon_command(&json).await;
                 client.shutdown();
                 flag.set(true);

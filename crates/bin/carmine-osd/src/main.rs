@@ -23,14 +23,16 @@ use anyhow::{Context, anyhow};
 use carmine_daemon::{logging, signals};
 use carmine_load::drive::StoreFacts;
 use carmine_osd::{
-    CrushPlace, Gates, HeartbeatConfig, LogLimits, OsdConfig, OsdShard, RecoveryOptions, RunOptions, leave,
-    measure_load, serve_admin_socket, serve_http,
+    CrushPlace, Gates, HeartbeatConfig, LogLimits, OsdConfig, OsdShard, RecoveryOptions, RunOptions, caps_of,
+    leave, measure_load, serve_admin_socket, serve_http,
 };
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, REGISTER_BYTES, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
 use carmine_testbed::drive::facts;
-use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addrs, process, require_plan, write_whole};
+use carmine_testbed::{
+    Daemon, Layout, Plan, access_of_osd, confine, mon_addrs, process, require_plan, write_whole,
+};
 use carmine_types::{MonKind, OsdId, StoreKind};
 use clap::Parser;
 
@@ -141,6 +143,7 @@ fn options(plan: &Plan) -> anyhow::Result<RunOptions> {
 }
 
 fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig> {
+    let mons = mon_addrs(layout).context("the monitor is not running: there is no run/mon.addr")?;
     Ok(OsdConfig {
         id: osd,
         uuid: plan.store_uuid(osd)?,
@@ -148,7 +151,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
         cluster: plan.cluster_ip,
         nonce: std::process::id(),
         gates: Gates::within(process::raise_open_files()),
-        caps_of: |_| None, // nobody is authenticated
+        caps_of, // nobody is authenticated
         heartbeat: HeartbeatConfig {
             interval: Duration::from_secs(plan.osd_heartbeat_interval_s.into()),
             grace: Duration::from_secs(plan.osd_heartbeat_grace_s.into()),
@@ -157,7 +160,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
         request_bytes_per_shard: Memory::from_plan(plan).requests_per_shard,
         options: options(plan)?,
         log: LogLimits::default(),
-        mons: mon_addrs(layout).context("the monitor is not running: there is no run/mon.addr")?,
+        access: access_of_osd(layout, plan, osd, mons)?,
         mon_kind: plan.mon,
         crush: crush_place(plan, osd)?,
     })

@@ -11,8 +11,8 @@ use carmine_messenger::ClientConfig;
 use carmine_reactor::{Payload, Shard};
 use carmine_types::OsdId;
 use carmine_types::errno::Errno;
+use carmine_wire::EntityType;
 use carmine_wire::osdmap::OsdMap;
-use carmine_wire::{EntityAddr, EntityType};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,9 +36,10 @@ impl Client {
     /// No map within `options.connect_timeout`; the text names the reason.
     pub async fn connect(shard: &Shard, access: &Access, options: Options) -> Result<Rc<Client>> {
         let nonce = shard.random_u64() as u32;
-        let config = Rc::new(ClientConfig::new(EntityType::CLIENT, options.name.clone(), nonce));
-        let mons = access.mons.iter().map(|mon| EntityAddr::msgr2(*mon, 0)).collect();
-        let mon = MonSession::start(shard, mons, config, Rc::new(NoHandler));
+        let keys = access.keys(shard, false);
+        let mut config = ClientConfig::new(EntityType::CLIENT, options.name.clone(), nonce);
+        access.protect(&mut config, keys.as_ref());
+        let mon = MonSession::start(shard, access.mon_addrs(), Rc::new(config), keys, Rc::new(NoHandler));
         let objecter =
             Objecter::start(shard, Rc::clone(mon.config()), options.clone(), Rc::clone(mon.maps()));
         // Made first: if the map does not come, dropping it ends the session.

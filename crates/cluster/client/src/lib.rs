@@ -20,7 +20,7 @@ mod pace;
 mod pending;
 mod pool;
 
-pub use access::Access;
+pub use access::{Access, Credentials, Modes};
 pub use client::Client;
 pub use error::{ClientError, Result};
 pub use mgr::{MgrHandler, MgrSession, Reporting};

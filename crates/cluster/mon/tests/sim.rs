@@ -84,7 +84,7 @@ thread_local! {
 
 async fn client(shard: &Shard) -> Rc<Client> {
     let options = Options { op_timeout: Some(Duration::from_secs(10)), ..Options::default() };
-    Client::connect(shard, &[mon_addr()], options).await.unwrap()
+    Client::connect(shard, &mon_addr().into(), options).await.unwrap()
 }
 
 /// An OSD as far as the monitor can tell: it boots in every session.
@@ -144,7 +144,7 @@ impl FakeOsd {
     fn session(self: &Rc<Self>, shard: &Shard) -> Rc<MonSession> {
         let config = ClientConfig::daemon(EntityType::OSD, self.boot.superblock.whoami.0, self.addr);
         let handler = Rc::clone(self) as Rc<dyn MonHandler>;
-        MonSession::start(shard, vec![EntityAddr::msgr2(mon_addr(), 0)], Rc::new(config), handler)
+        MonSession::start(shard, vec![EntityAddr::msgr2(mon_addr(), 0)], Rc::new(config), None, handler)
     }
 }
 

@@ -315,7 +315,7 @@ impl Cluster {
             async move {
                 let client = loop {
                     // The monitor may be gone for now, or not reached.
-                    match Client::connect(&shard, &[mon_addr()], Options::route(route)).await {
+                    match Client::connect(&shard, &mon_addr().into(), Options::route(route)).await {
                         Ok(client) => break client,
                         Err(_) => shard.sleep(Duration::from_millis(100)).await,
                     }

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use fs_err::{self as fs, File};
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+use fs_err::{self as fs, File, OpenOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -14,10 +15,22 @@ use crate::output::json_text;
 
 /// Writes `bytes` to `path` so that a reader (also after a crash) sees the old file or the new one.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_with_mode(path, bytes, 0o666)
+}
+
+/// The same for a file that only its user may read.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_with_mode(path, bytes, 0o600)
+}
+
+/// The same with these rights, as far as the umask lets them.
+fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     // Its own name: parent and child may write different files of one folder at the same time.
     let temp = path.with_added_extension(format!("{}.new", std::process::id()));
     let write = || {
-        let mut file = File::create(&temp)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(mode);
+        let mut file = options.open(&temp)?;
         file.write_all(bytes)?;
         file.sync_data()?;
         fs::rename(&temp, path)

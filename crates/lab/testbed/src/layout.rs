@@ -3,6 +3,8 @@
 //! ```text
 //! testbed.json      the plan, with a format number
 //! ceph.conf         for stock Ceph clients: rados -c DIR/ceph.conf
+//! keyring           all keys with which the monitors begin (`--auth cephx`); ceph.NAME.keyring the key of one: of `client.admin`,
+//!                   `osd.0`, `mgr.x`; only their user may read them
 //! lock              held (flock) by the command that starts, stops or removes the testbed
 //! mon.log           log of the monitor; `mon.b.log` and `mon.c.log` of further ones
 //! mgr.log           log of the manager beside a real monitor
@@ -22,6 +24,7 @@
 
 use std::path::{Path, PathBuf};
 
+use carmine_auth::Entity;
 use carmine_types::OsdId;
 
 use crate::error::{Result, fail_if, refuse};
@@ -127,6 +130,10 @@ impl Layout {
     pub fn mon_dir(&self, mon: u8) -> PathBuf {
         self.dir.join(Daemon::Mon(mon).to_string())
     }
+    /// The key of somebody.
+    pub(crate) fn keyring(&self, entity: &Entity) -> PathBuf {
+        self.dir.join(format!("ceph.{entity}.keyring"))
+    }
     /// A block file that several OSDs share.
     pub fn device_file(&self, device: u32) -> PathBuf {
         self.dir.join(format!("device.{device}"))
@@ -152,6 +159,8 @@ paths! {
     plan() "testbed.json"
     /// Configuration for stock clients.
     ceph_conf() "ceph.conf"
+    /// All keys with which the monitors begin.
+    mon_keyring() "keyring"
     /// The lock file.
     lock() "lock"
     /// A peer's map of monitors.

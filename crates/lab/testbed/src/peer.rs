@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use carmine_types::OsdId;
 use fs_err::{self as fs, File, os::unix::fs::symlink};
 
+use crate::auth::make_keys;
 use crate::ceph::{CephMons, choose_ports, conf};
 use crate::daemons::Daemons;
 use crate::drive::{WriteCache, part_at};
@@ -156,6 +157,7 @@ impl<'a> Maker<'a> {
             }
             symlink(device, path)?;
         }
+        make_keys(self.mon.layout, self.mon.plan)?;
         self.mon.make()
     }
 

@@ -76,6 +76,10 @@ settings! {
         /// What protects connections: crc (checksums), or secure (encryption, with --auth cephx) [default: crc]
         #[set("Network" "--ms-mode" "MODE" Start peer; Kind::Word(MsMode::WORDS))]
         ms_mode: MsMode = MsMode::Crc,
+        /// Seconds for which tickets of --auth cephx are valid. 0: an hour for services and three days for monitors, as in Ceph
+        /// [default: 0]
+        #[set("Failures" "--auth-ticket-ttl" "SECONDS" Start)]
+        auth_ticket_ttl_s: u32 = 0,
         /// Listen on an address that other machines can reach without --auth cephx. Nothing is encrypted and nobody is authenticated:
         /// whoever reaches it can read and destroy all data [default: off]
         #[set("Cluster" "--insecure=" "on|off" Start)]

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use carmine_types::{MonKind, OsdId};
+use carmine_types::{AuthKind, MonKind, OsdId};
 use fs_err as fs;
 
-use crate::auth::access_at;
+use crate::auth::{access_at, make_keys};
 use crate::daemons::{self, Daemons, Lost, arguments};
 use crate::error::{Result, TestbedError, fail_if, failed};
 use crate::folder::{BedKind, Testbed, require};
@@ -94,6 +94,7 @@ pub fn require_plan(layout: &Layout) -> Result<Plan> {
 impl Testbed {
     pub(crate) fn fill(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
         self.make_folders()?;
+        make_keys(self.layout(), &self.plan)?;
         if self.plan.mon == MonKind::Ceph && self.plan.joined.is_none() {
             self.make_ceph_mons(start)?;
         }
@@ -285,9 +286,7 @@ pub(crate) fn ceph_conf(plan: &Plan, mons: &[SocketAddr], dir: &Path) -> String 
          fsid = {fsid}\n\
          mon host = {}\n\
          {networks}{shared}\
-         auth cluster required = none\n\
-         auth service required = none\n\
-         auth client required = none\n\
+         {}\
          log file = /dev/null\n\
          admin socket =\n\
          [client]\n\
@@ -295,8 +294,21 @@ pub(crate) fn ceph_conf(plan: &Plan, mons: &[SocketAddr], dir: &Path) -> String 
          [osd]\n\
          admin socket = {}/$name.asok\n",
         mons.join(","),
+        auth_lines(plan, dir),
         dir.display()
     )
+}
+
+/// How stock clients prove who they are, and in which modes they talk.
+fn auth_lines(plan: &Plan, dir: &Path) -> String {
+    let required = |service: &str| format!("auth {service} required = {}\n", plan.auth);
+    let mut lines: String = ["cluster", "service", "client"].map(required).concat();
+    if plan.auth == AuthKind::Cephx {
+        lines += &format!("keyring = {}/ceph.$name.keyring\n", dir.display());
+        let mode = |kind: &str| format!("ms {kind} mode = {}\n", plan.ms_mode);
+        lines += &["client", "mon client", "cluster", "service"].map(mode).concat();
+    }
+    lines
 }
 
 /// Addresses of the monitors, a line each, as they were written down at the start; `None`: there are none, or not yet.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_caps::OsdCaps;
+use carmine_client::Access;
 use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES, Peer};
 use carmine_pgtypes::{STEP_BYTES, STEPS_MAX};
 use carmine_types::{MonKind, OsdId, Uuid};
-use carmine_wire::EntityAddr;
 use carmine_wire::frame::DATA_BYTES_MAX;
 
+use crate::auth::caps_of;
 use crate::heartbeat::HeartbeatConfig;
 use crate::options::RunOptions;
 use crate::place::CrushPlace;
@@ -138,8 +139,8 @@ pub struct OsdConfig {
     pub cluster: Option<IpAddr>,
     /// Changes at every start; part of its address.
     pub nonce: u32,
-    /// The monitors, of which one that answers is enough, …
-    pub mons: Vec<SocketAddr>,
+    /// The monitors, of which one that answers is enough, its key, …
+    pub access: Access,
     /// … and their kind: a real one closes the session at a message of Carmine's own.
     pub mon_kind: MonKind,
     /// Its place in the CRUSH map of a cluster that it has joined, which it asks for at each start; `None`: others give it one.
@@ -168,11 +169,11 @@ impl OsdConfig {
             listen: mon.ip(),
             cluster: None,
             nonce,
-            mons: vec![mon],
+            access: vec![mon].into(),
             mon_kind: MonKind::Embedded,
             crush: None,
             gates: Gates::within(1 << 10),
-            caps_of: |_| None,
+            caps_of,
             heartbeat: HeartbeatConfig::default(),
             request_bytes_per_shard: 64 << 20,
             options: RunOptions::default(),
@@ -265,11 +266,6 @@ impl Default for ScrubOptions {
 }
 
 impl OsdConfig {
-    /// Where its monitors are.
-    pub(crate) fn mon_addrs(&self) -> Vec<EntityAddr> {
-        self.mons.iter().map(|mon| EntityAddr::msgr2(*mon, 0)).collect()
-    }
-
     /// Budget for the data of requests in flight; large answers are counted apart from it.
     pub(crate) fn input_bytes(&self) -> usize {
         let all = self.request_bytes_per_shard;

@@ -57,8 +57,10 @@ pub async fn report_damage(shard: &Shard, config: &OsdConfig, what: String) -> c
         return Ok(());
     }
     let addr = EntityAddr::msgr2(SocketAddr::new(config.listen, 0), config.nonce);
-    let own = ClientConfig::daemon(EntityType::OSD, config.id.0, addr);
-    let session = MonSession::start(shard, config.mon_addrs(), Rc::new(own), Rc::new(NoHandler));
+    let keys = config.access.keys(shard, false);
+    let mut own = ClientConfig::daemon(EntityType::OSD, config.id.0, addr);
+    config.access.protect(&mut own, keys.as_ref());
+    let session = MonSession::start(shard, config.access.mon_addrs(), Rc::new(own), keys, Rc::new(NoHandler));
     session.ready(REPORT).await?;
     session.send(message(config, what));
     // It answers what comes after the report.

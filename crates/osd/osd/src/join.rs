@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use carmine_client::{MgrSession, MonHandler, MonSession};
 use carmine_crush::MapView;
+use carmine_messenger::cephx::KeyHolder;
 use carmine_messenger::{ClientConfig, Message, with_timeout};
 use carmine_peering::intervals::has_both_kinds;
 use carmine_pgtypes::{Interval, OsdSet, PgHistory, pg_parent};
@@ -28,6 +29,7 @@ use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, FEATURES, kinds};
 
 use crate::admin::Hook;
+use crate::auth::Auth;
 use crate::heartbeat::Heartbeats;
 use crate::kinds::is_classic;
 use crate::mgr;
@@ -87,7 +89,11 @@ struct Member {
 /// Keeps a session with the monitor for as long as the OSD runs.
 pub(crate) fn start(osd: &Rc<OsdShard>, addrs: Addrs, heartbeats: Rc<Heartbeats>, seen: Epoch) {
     let Addrs { public: addr, cluster } = addrs;
-    let client = Rc::new(ClientConfig::daemon(EntityType::OSD, osd.config.id.0, addr));
+    let access = &osd.config.access;
+    let keys = access.keys(&osd.shard, true);
+    let mut client = ClientConfig::daemon(EntityType::OSD, osd.config.id.0, addr);
+    access.protect(&mut client, keys.as_ref());
+    let client = Rc::new(client);
     let member = Rc::new(Member {
         osd: Rc::clone(osd),
         addr,
@@ -111,7 +117,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addrs: Addrs, heartbeats: Rc<Heartbeats>
     });
     osd.shard.set_local(Rc::clone(&member));
     let handler = Rc::clone(&member) as Rc<dyn MonHandler>;
-    let session = MonSession::start(&osd.shard, osd.config.mon_addrs(), client, handler);
+    let session = MonSession::start(&osd.shard, access.mon_addrs(), client, keys, handler);
     osd.shard.spawn(Group::Admin, "place", Rc::clone(&member).find_place(Rc::clone(&session)));
     osd.shard.spawn(Group::Admin, "member", member.keep_asking());
     stats::start(osd, session);
@@ -167,6 +173,11 @@ impl MonHandler for Member {
     fn on_map(&self, map: &Arc<OsdMap>) {
         self.maps.borrow_mut().push_back(Arc::clone(map));
         self.follow_maps();
+    }
+
+    fn on_tickets(&self, keys: &Rc<KeyHolder>) {
+        self.osd.spread_tickets(keys);
+        self.news.notify_one();
     }
 
     fn on_options(&self, options: Vec<(String, String)>) {
@@ -454,7 +465,9 @@ impl Member {
             return;
         }
         if !self.is_up.get() {
-            if self.is_placed.get() && self.heartbeats.may_boot() {
+            // Clients come as soon as it is up.
+            let can_let_in = self.osd.auth.as_ref().is_none_or(Auth::has_keys);
+            if can_let_in && self.is_placed.get() && self.heartbeats.may_boot() {
                 session.send(Message::encode(&self.boot(map)));
             }
         } else if map.up_thru(self.osd.config.id) < self.up_thru.get() {

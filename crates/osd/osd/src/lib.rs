@@ -11,6 +11,7 @@
 //! `carmine-client`'s session; nothing that a client or a peer sends causes a panic.
 
 mod admin;
+mod auth;
 mod by_pg;
 mod caps;
 mod clients;
@@ -44,6 +45,7 @@ mod stats;
 mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
+pub use auth::caps_of;
 pub use config::{Gates, LogLimits, OsdConfig, PG_LOG_BYTES, RecoveryOptions, ScrubOptions};
 pub use damage::report_damage;
 pub use heartbeat::HeartbeatConfig;

@@ -19,6 +19,7 @@ use carmine_wire::header::Front;
 use carmine_wire::private::{Route, RouteReply};
 use carmine_wire::{EntityAddr, EntityType};
 
+use crate::auth::Auth;
 use crate::config::OsdConfig;
 use crate::error::OpError;
 use crate::messages::{PgLease, PgLeaseAck, RepAck, RepOp, fitted, join, peek_pg};
@@ -64,9 +65,15 @@ struct Session {
 }
 
 impl Peers {
-    pub(crate) fn new(shard: &Shard, config: &Arc<OsdConfig>, osd: Weak<OsdShard>) -> Peers {
-        let client = ClientConfig::new(EntityType::OSD, config.id.0.to_string(), config.nonce);
+    pub(crate) fn new(
+        shard: &Shard,
+        config: &Arc<OsdConfig>,
+        auth: Option<&Auth>,
+        osd: Weak<OsdShard>,
+    ) -> Peers {
+        let mut client = ClientConfig::new(EntityType::OSD, config.id.0.to_string(), config.nonce);
         client.gid.set(u64::from(config.id.0));
+        OsdShard::identify(auth, &config.access, &mut client);
         Peers {
             shard: shard.clone(),
             config: Rc::new(client),

@@ -13,6 +13,7 @@ use carmine_reactor::{Shard, ShardId};
 use carmine_store::{Prepared, Store};
 use carmine_types::{Epoch, OsdId, PgId, SpgId};
 
+use crate::auth::Auth;
 use crate::by_pg::ByPg;
 use crate::clients::Clients;
 use crate::config::{
@@ -82,6 +83,8 @@ pub struct OsdShard {
     /// … and whether it was short since the last check, or before that.
     pub(crate) is_short: Cell<bool>,
     pub(crate) was_short: Cell<bool>,
+    /// By what others are let in, and let this OSD in; `None`: nobody asks for that.
+    pub(crate) auth: Option<Auth>,
     /// Sessions with other OSDs.
     pub(crate) peers: Peers,
     /// Limits the PGs whose copies are repaired at the same time during peering.
@@ -161,9 +164,11 @@ impl OsdShard {
     /// A shard with no map and no PGs.
     pub fn new(shard: &Shard, config: Arc<OsdConfig>, store: Store) -> Rc<OsdShard> {
         let shards = usize::from(shard.shards());
+        let auth = Auth::new(shard, &config.access);
         let osd = Rc::new_cyclic(|weak| OsdShard {
             shard: shard.clone(),
-            peers: Peers::new(shard, &config, weak.clone()),
+            peers: Peers::new(shard, &config, auth.as_ref(), weak.clone()),
+            auth,
             budget: Budget::new(config.input_bytes()),
             more: RefCell::default(),
             is_short: Cell::new(false),

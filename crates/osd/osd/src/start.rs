@@ -151,6 +151,7 @@ fn server_config(osd: &OsdShard, network: Network, addrs: Addrs, gate: &Gate) ->
     if network == Network::Cluster {
         config.accept = vec![EntityType::OSD];
     }
+    osd.guard(&mut config);
     let budget = Some((Rc::clone(&osd.budget), is_bounded as Shares));
     Rc::new(ServerConfig { gate: gate.clone(), budget, ..config })
 }
@@ -158,7 +159,8 @@ fn server_config(osd: &OsdShard, network: Network, addrs: Addrs, gate: &Gate) ->
 /// Whether a peer's requests need free memory to be admitted. Those of other OSDs do not: requests that hold memory here wait for
 /// them.
 fn is_bounded(peer: &Peer) -> bool {
-    peer.entity != EntityType::OSD && peer.name != COPY_CLIENT
+    let is_daemon = peer.guest.as_ref().is_some_and(|guest| guest.entity.kind == EntityType::OSD);
+    peer.entity != EntityType::OSD && peer.name != COPY_CLIENT && !is_daemon
 }
 
 /// How a reactor serves the connections that it is given from the ports that belong to no reactor.

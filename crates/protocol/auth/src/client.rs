@@ -258,6 +258,12 @@ impl Client {
         self.tickets.remove(&service_bit(service));
     }
 
+    /// A monitor does not accept the old ticket any more: this process begins anew, with another id.
+    pub fn forget(&mut self) {
+        (self.global_id, self.auth) = (0, None);
+        self.tickets.clear();
+    }
+
     /// The tickets that are held, for other reactors: these present them, too, and this one renews them.
     #[must_use]
     pub fn tickets(&self) -> Tickets {

@@ -1,7 +1,7 @@
 //! cephx on connections: a process that proves its key to monitors and presents its tickets to daemons, and a daemon that lets in who has
 //! a ticket for its service.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Ref, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -25,8 +25,8 @@ fn now(shard: &Shard) -> UTime {
 pub struct KeyHolder {
     shard: Shard,
     client: RefCell<Client>,
-    /// A service has refused its ticket: another one is due.
-    was_refused: Cell<bool>,
+    /// It has a service of its own, whose keys it needs.
+    is_daemon: bool,
 }
 
 impl fmt::Debug for KeyHolder {
@@ -36,14 +36,11 @@ impl fmt::Debug for KeyHolder {
 }
 
 impl KeyHolder {
-    /// The process of this entity.
+    /// The process of this entity. `is_daemon`: it has a service of its own, whose keys it needs.
     #[must_use]
-    pub fn new(shard: &Shard, client: Client) -> Rc<KeyHolder> {
-        Rc::new(KeyHolder {
-            shard: shard.clone(),
-            client: RefCell::new(client),
-            was_refused: Cell::default(),
-        })
+    pub fn new(shard: &Shard, client: Client, is_daemon: bool) -> Rc<KeyHolder> {
+        let (shard, client) = (shard.clone(), RefCell::new(client));
+        Rc::new(KeyHolder { shard, client, is_daemon })
     }
 
     /// Its tickets, for other reactors of this process.
@@ -62,7 +59,12 @@ impl KeyHolder {
     /// # Errors
     /// There are no random numbers.
     pub fn renewals(&self) -> Result<Vec<Vec<u8>>> {
-        self.client.borrow().renewals(now(&self.shard))
+        let (client, now) = (self.client.borrow(), now(&self.shard));
+        let mut due = client.renewals(now)?;
+        if self.is_daemon && client.rotating().expires().is_none_or(|expires| expires <= now) {
+            due.push(Client::rotating_request());
+        }
+        Ok(due)
     }
 
     /// Takes over the monitor's answer to one of them.
@@ -71,11 +73,6 @@ impl KeyHolder {
     /// It cannot be read, or refuses.
     pub fn take_reply(&self, payload: &[u8]) -> Result<()> {
         self.client.borrow_mut().take_reply(payload, now(&self.shard))
-    }
-
-    /// Whether a service has refused a ticket since the last call.
-    pub fn take_refusal(&self) -> bool {
-        self.was_refused.take()
     }
 }
 
@@ -111,6 +108,10 @@ impl Proof for KeyProof {
         Ok(payload)
     }
 
+    fn refused(&mut self) {
+        self.holder.client.borrow_mut().forget();
+    }
+
     fn done(&mut self, global_id: u64, payload: &[u8]) -> Result<Session> {
         let handshake = self.handshake.take().ok_or(AuthError::WrongAnswer)?;
         self.holder.client.borrow_mut().mon_done(&handshake, global_id, payload, now(&self.holder.shard))
@@ -140,7 +141,6 @@ impl Proof for TicketProof {
     fn refused(&mut self) {
         if let Some((holder, service)) = &self.refused {
             holder.client.borrow_mut().drop_ticket(*service);
-            holder.was_refused.set(true);
         }
     }
 }
@@ -180,6 +180,11 @@ impl TicketGuard {
     #[must_use]
     pub fn new(shard: &Shard, service: EntityType) -> Rc<TicketGuard> {
         Rc::new(TicketGuard { shard: shard.clone(), service, keys: RefCell::default() })
+    }
+
+    /// Whether it has keys of its service.
+    pub fn has_keys(&self) -> bool {
+        self.keys.borrow().expires().is_some()
     }
 
     /// Takes over newer keys of the service.

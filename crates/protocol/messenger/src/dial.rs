@@ -122,7 +122,7 @@ impl Dial<'_> {
             None => self.say_who().await?,
             Some(identity) => self.prove_who(&*identity).await?,
         };
-        if self.config.gid.get() == 0 {
+        if self.config.gid.get() == 0 || (self.config.identity.is_some() && self.expect == EntityType::MON) {
             self.config.gid.set(global_id);
         }
         Ok(global_id)

@@ -161,7 +161,8 @@ async fn check(
                 payload = wire.expect::<AuthRequestMore>().await?.payload;
             }
             Ok(Verdict::Done { guest, session, payload }) => {
-                if guest.entity.kind != entity {
+                // A daemon may be a client, too.
+                if guest.entity.kind != entity && entity != EntityType::CLIENT {
                     return Err(CloseReason::protocol(format!(
                         "{} says that it is a {entity}",
                         guest.entity

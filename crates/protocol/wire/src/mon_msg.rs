@@ -4,6 +4,7 @@
 use carmine_codec::coded;
 use carmine_types::{Epoch, UTime, Uuid};
 
+use crate::handshake::auth_method;
 use crate::header::{messages, priority};
 use crate::{Decoder, Encoder, EntityAddrVec, EntityName, Front, Result, kinds};
 
@@ -67,6 +68,27 @@ messages! {
         pub options: Vec<(String, String)>,
     }
 
+    /// MAuth: a request of the authentication on a session that stands.
+    pub struct Auth: AUTH, 1, compat 1 {
+        pub version: u64 = paxos,
+        /// The method: 2, cephx.
+        pub protocol: u32,
+        pub payload: Vec<u8>,
+        /// Of the map of monitors that the sender has; nobody looks at it.
+        pub monmap_epoch: Epoch,
+    }
+
+    /// MAuthReply.
+    pub struct AuthReply: AUTH_REPLY, 1, compat 1, priority MON_REPLY {
+        pub protocol: u32,
+        /// 0 or a negative errno.
+        pub result: i32,
+        pub global_id: u64,
+        pub payload: Vec<u8>,
+        /// For people.
+        pub text: String,
+    }
+
     /// MMonGetOSDMap: "send me these epochs of the OSDMap", both ends of each range included; zeros: none.
     #[derive(Default)]
     pub struct GetOsdMap: MON_GET_OSDMAP, 1, compat 1 {
@@ -110,6 +132,13 @@ messages! {
         pub status: String,
         /// The command's.
         pub cmd: Vec<String>,
+    }
+}
+
+impl Auth {
+    /// A request of cephx.
+    pub fn cephx(payload: Vec<u8>) -> Auth {
+        Auth { version: 0, protocol: auth_method::CEPHX, payload, monmap_epoch: Epoch(0) }
     }
 }
 

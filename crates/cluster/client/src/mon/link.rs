@@ -1,13 +1,14 @@
 //! The connection of a mon session: made, kept alive, made again.
 
-use super::MonSession;
+use super::{MonSession, tickets};
 use crate::pace::Pace;
 use carmine_messenger::{Connection, Dispatcher, Message, connect, with_timeout};
+use carmine_reactor::Group;
 use carmine_types::Epoch;
 use carmine_wire::EntityType;
 use carmine_wire::kinds;
 use carmine_wire::mon_msg::{
-    CommandAck, ConfigMsg, GetMap, GetOsdMap, GetVersionReply, MonMapMsg, Subscribe, Subscription,
+    AuthReply, CommandAck, ConfigMsg, GetMap, GetOsdMap, GetVersionReply, MonMapMsg, Subscribe, Subscription,
 };
 use carmine_wire::monmap::MonMap;
 use std::future::poll_fn;
@@ -121,6 +122,12 @@ async fn establish(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
     conn.send(Message::encode(&Subscribe { what, hostname: String::new() }));
     *session.conn.borrow_mut() = Some(Rc::clone(&conn));
     session.fault.borrow_mut().take();
+    if let Some(keys) = &session.keys {
+        session.asked_tickets.set(0);
+        session.handler.on_tickets(keys);
+        let renewing = tickets::renew(Rc::downgrade(session), Rc::clone(&conn));
+        session.shard.spawn(Group::Admin, "mon-tickets", renewing);
+    }
     session.resend(&conn);
     session.handler.on_session(session);
     session.changed.notify_all();
@@ -182,6 +189,7 @@ fn on_message(session: &Rc<MonSession>, conn: &Rc<Connection>, msg: Message) -> 
             let monmap = MonMap::decode(&msg.decode::<MonMapMsg>()?.monmap)?;
             session.learn(monmap);
         }
+        kinds::AUTH_REPLY => session.take_tickets(conn, &msg.decode::<AuthReply>()?),
         kinds::CONFIG => session.handler.on_options(msg.decode::<ConfigMsg>()?.options),
         kinds::MON_GET_VERSION_REPLY => {
             let handle = msg.decode::<GetVersionReply>()?.handle;

@@ -1,12 +1,14 @@
 //! The session with a monitor: maps as they change, questions that have one answer, and signs of life.
 
 mod link;
+mod tickets;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use carmine_messenger::cephx::KeyHolder;
 use carmine_messenger::{ClientConfig, Connection, Message, with_timeout};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Payload, Shard};
@@ -46,6 +48,11 @@ pub trait MonHandler {
         let _ = options;
     }
 
+    /// There are newer tickets, or newer keys of this daemon's service.
+    fn on_tickets(&self, keys: &Rc<KeyHolder>) {
+        let _ = keys;
+    }
+
     /// A message of a type that the session itself does not use.
     fn on_message(&self, session: &Rc<MonSession>, msg: Message) {
         let _ = (session, msg);
@@ -79,6 +86,10 @@ pub struct MonSession {
     /// again.
     asked_maps: Cell<(Epoch, u64)>,
     closed: Cell<bool>,
+    /// The key by which it gets tickets; `None`: nobody asks for any.
+    keys: Option<Rc<KeyHolder>>,
+    /// Renewals that the monitor has not answered.
+    asked_tickets: Cell<usize>,
 }
 
 impl MonSession {
@@ -87,6 +98,7 @@ impl MonSession {
         shard: &Shard,
         mons: Vec<EntityAddr>,
         config: Rc<ClientConfig>,
+        keys: Option<Rc<KeyHolder>>,
         handler: Rc<dyn MonHandler>,
     ) -> Rc<MonSession> {
         // Not all of a cluster's clients go to the same monitor.
@@ -105,6 +117,8 @@ impl MonSession {
             fault: RefCell::new(None),
             asked_maps: Cell::default(),
             closed: Cell::new(false),
+            keys,
+            asked_tickets: Cell::default(),
         });
         session.maps.watch(move |map| handler.on_map(map));
         let weak = Rc::downgrade(&session);
@@ -153,6 +167,11 @@ impl MonSession {
     /// The id that the mon gave to this process; 0 before the first session.
     pub fn global_id(&self) -> u64 {
         self.config.gid.get()
+    }
+
+    /// The key by which it gets tickets.
+    pub fn keys(&self) -> Option<&Rc<KeyHolder>> {
+        self.keys.as_ref()
     }
 
     /// The config that connections of this process use: it carries the global id.

@@ -183,7 +183,7 @@ async fn nobody_there(shard: Shard) {
     let addr = listener.local_addr();
     drop(listener);
     let options = Options { connect_timeout: Duration::from_millis(500), ..Options::default() };
-    let error = Client::connect(&shard, &[addr], options).await.unwrap_err();
+    let error = Client::connect(&shard, &addr.into(), options).await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("no answer within 500ms") && text.contains("cannot connect to"), "{text}");
     assert!(text.contains(&EntityAddr::msgr2(addr, 0).to_string()), "{text}");

@@ -61,7 +61,7 @@ impl Cluster {
     }
 
     pub(crate) async fn client(&self, options: Options) -> Rc<Client> {
-        Client::connect(&self.shard, &[self.mon.addr], options).await.unwrap()
+        Client::connect(&self.shard, &self.mon.addr.into(), options).await.unwrap()
     }
 
     pub(crate) fn osd(&self, osd: u32) -> Rc<FakeOsd> {

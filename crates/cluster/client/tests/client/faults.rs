@@ -241,7 +241,7 @@ async fn silent_mons_are_passed_over(shard: Shard) {
     let options = Options { connect_timeout: Duration::from_secs(5), ..Options::default() };
     let begin_ns = shard.now_ns();
     for mons in [[first, second, cluster.mon.addr], [cluster.mon.addr, first, second]] {
-        let client = Client::connect(&shard, &mons, options.clone()).await.unwrap();
+        let client = Client::connect(&shard, &mons.to_vec().into(), options.clone()).await.unwrap();
         client.mon_command("{}").await.unwrap();
         client.shutdown();
     }

@@ -20,7 +20,9 @@ fn reads_writes_and_lists() {
     let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("real-ceph", 1) };
     let done = block_on(config, async |shard: Shard| {
         let options = Options { op_timeout: Some(Duration::from_secs(10)), ..Options::default() };
-        let client = Client::connect(&shard, &[mon.parse().unwrap()], options).await.unwrap();
+        let client = Client::connect(&shard, &mon.parse::<std::net::SocketAddr>().unwrap().into(), options)
+            .await
+            .unwrap();
         with_timeout(&shard, Duration::from_secs(60), everything(client)).await.is_some()
     });
     assert!(done.unwrap(), "it took more than a minute");

@@ -92,7 +92,6 @@ impl Setup {
         marks.extend(jobfile.iter().flat_map(JobFile::marks));
         let cluster = Cluster::running(layout, plan)?;
         let (layout, plan) = (&cluster.layout, &cluster.plan);
-        let dir = layout.dir().display();
         let access = access(layout, &cluster.plan)?;
         if let (Some(mon), Some(host)) = (
             access.mons.iter().find(|mon| mon.ip().is_loopback()),

@@ -59,6 +59,10 @@ impl Conf {
             AuthKind::Cephx => {
                 conf.put("keyring", &format!("{dir}/ceph.$name.keyring"));
                 conf.put("auth_allow_insecure_global_id_reclaim", &false);
+                if plan.auth_ticket_ttl_s > 0 {
+                    conf.put("auth_mon_ticket_ttl", &plan.auth_ticket_ttl_s);
+                    conf.put("auth_service_ticket_ttl", &plan.auth_ticket_ttl_s);
+                }
             }
         }
         MODES.iter().for_each(|service| conf.put(&format!("ms_{service}_mode"), &plan.ms_mode));
@@ -85,6 +89,9 @@ impl Conf {
         conf.put("mon_warn_on_insecure_global_id_reclaim_allowed", &false);
         conf.put("mon_max_pg_per_osd", &100_000);
         conf.put("\n[mon]\nmon_cluster_log_to_file", &false);
+        if plan.auth == AuthKind::Cephx {
+            conf.put("keyring", &"$mon_data/keyring");
+        }
         // A disk that is nearly full must not stop the monitor of a short test.
         conf.put("mon_data_avail_warn", &2);
         conf.put("mon_data_avail_crit", &1);

@@ -1,10 +1,11 @@
-//! Real monitors: one `ceph-mon` or several, without authentication.
+//! Real monitors: one `ceph-mon` or several.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use carmine_types::AuthKind;
 use serde_json::json;
 
 use super::{Programs, programs};
@@ -39,7 +40,10 @@ impl CephMons<'_> {
     /// # Errors
     /// A program fails; the text has what it said.
     pub(crate) fn make(&self) -> Result<()> {
-        self.give_monmap(&["--mkfs", "--monmap"])
+        let keyring = self.layout.mon_keyring().display().to_string();
+        let keys = ["--keyring", &keyring];
+        let keys = if self.plan.auth == AuthKind::Cephx { &keys[..] } else { &[] };
+        self.give_monmap(&[keys, &["--mkfs", "--monmap"]].concat())
     }
 
     /// Tells the stopped monitors the ports of the plan.

@@ -16,12 +16,13 @@ use crate::start::{self, OsdError, accept};
 pub(super) async fn listen(osd: &Rc<OsdShard>, ip: IpAddr) -> Result<EntityAddr, OsdError> {
     let listener = start::listen(osd, ip).await?;
     let addr = EntityAddr::msgr2(listener.local_addr(), osd.config.nonce);
-    let config = ServerConfig {
+    let mut config = ServerConfig {
         accept: vec![EntityType::OSD],
         gate: osd.config.gates.heartbeat.clone(),
         group: Group::Heartbeat,
         ..ServerConfig::new(EntityType::OSD, osd.config.id.0.into(), addr.into())
     };
+    osd.guard(&mut config);
     let serving = serve_all(Rc::clone(osd), listener, Rc::new(config));
     osd.shard.spawn(Group::Heartbeat, "accept-heartbeat", serving);
     Ok(addr)

@@ -115,6 +115,7 @@ pub(crate) async fn start(osd: &Rc<OsdShard>) -> Result<Rc<Heartbeats>, OsdError
     let mut client = ClientConfig::new(EntityType::OSD, osd.config.id.0.to_string(), osd.config.nonce);
     client.group = Group::Heartbeat;
     client.gid.set(osd.config.id.0.into());
+    OsdShard::identify(osd.auth.as_ref(), &osd.config.access, &mut client);
     let own = Rc::new(Heartbeats {
         osd: Rc::clone(osd),
         client: Rc::new(client),

@@ -284,7 +284,7 @@ impl Cluster {
             async move {
                 let Some(work) = work else { return };
                 let options = Options { route, ..Options::default() };
-                let client = Client::connect(&shard, &[mon_addr()], options).await.unwrap();
+                let client = Client::connect(&shard, &mon_addr().into(), options).await.unwrap();
                 let pool = client.pool(POOL).unwrap();
                 let value = work(Rc::clone(&client), pool).await;
                 client.shutdown();

@@ -79,7 +79,7 @@ async fn client(osd: &OsdShard) -> Result<Rc<Client>, OpError> {
         return Ok(client);
     }
     let options = Options { name: COPY_CLIENT.to_owned(), ..Options::route(RouteMode::Single) };
-    let client = Client::connect(&osd.shard, &osd.config.mons, options).await.map_err(copy_error)?;
+    let client = Client::connect(&osd.shard, &osd.config.access, options).await.map_err(copy_error)?;
     Ok(Rc::clone(osd.client.borrow_mut().get_or_insert(client)))
 }
 
