@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use carmine_client::Access;
 use carmine_topology::OsdRow;
-use carmine_types::{MonKind, OsdId};
+use carmine_types::{AuthKind, MonKind, OsdId};
 use serde_json::{Value, json};
 
-use crate::auth::{access, access_at};
+use crate::auth::{CAPS_OF_OSD, access, access_at, entity_of};
 use crate::daemons;
 use crate::error::{Result, fail_if, failed, refuse};
 use crate::files;
@@ -137,6 +137,7 @@ impl Testbed {
             let uuid = self.plan.store_uuid(osd)?.to_string();
             self.mon_command(&json!({ "prefix": "osd new", "uuid": uuid, "id": osd.0 }))?;
         }
+        self.give_key(osd)?;
         if self.plan.mon == MonKind::Embedded && self.plan.joined.is_none() {
             // With a real monitor, and in a cluster that it joins, the OSD does this itself.
             let (place, weight) = self.plan.crush_place(osd)?;
@@ -147,6 +148,18 @@ impl Testbed {
         let started = self.start_some(&[Daemon::Osd(osd)], start)?;
         fail_if!(started.is_lost(osd), "{}", started.reasons());
         Ok(())
+    }
+
+    /// Has the monitor make a key for an OSD, where OSDs have keys.
+    fn give_key(&self, osd: OsdId) -> Result<()> {
+        if self.plan.auth == AuthKind::None {
+            return Ok(());
+        }
+        let entity = entity_of(osd);
+        let caps: Vec<&str> = CAPS_OF_OSD.iter().flat_map(|(service, caps)| [*service, *caps]).collect();
+        let wish = json!({ "prefix": "auth get-or-create", "entity": entity.to_string(), "caps": caps });
+        let keyring = self.mon_command(&wish)?;
+        files::write_private(&self.layout().keyring(&entity), &keyring)
     }
 
     /// Removes an OSD for good: takes it out, waits until others have its data and every PG is clean, stops it, and forgets it. Of an
@@ -222,7 +235,8 @@ impl Testbed {
     fn remove_store(&self, osd: OsdId) -> Result<()> {
         let layout = self.layout();
         places::remove_parts(layout, osd)?;
-        let files = [layout.admin_socket(osd), layout.http_addr(osd), layout.log(Daemon::Osd(osd))];
+        let log = layout.log(Daemon::Osd(osd));
+        let files = [layout.admin_socket(osd), layout.http_addr(osd), log, layout.keyring(&entity_of(osd))];
         files.iter().try_for_each(|file| files::remove_file(file))?;
         files::remove_dir(&layout.osd_dir(osd))
     }

@@ -151,9 +151,19 @@ impl Folder {
             files::remove_file(&layout.log(Daemon::Mon(mon)))?;
         }
         files::remove_dir(&layout.run_dir())?;
+        self.remove_keys()?;
         // The plan is removed last but one: until then an interrupted removal can be repeated.
         let last = ["monmap", "mon.a.log", "mgr.log", "ceph.conf", "testbed.json", "peer.json", "lock"];
         last.iter().try_for_each(|name| files::remove_file(&layout.dir().join(name)))
+    }
+
+    /// Removes the keys that were made for the testbed, and those that its administrator keeps beside them.
+    fn remove_keys(&self) -> Result<()> {
+        let files = fs::read_dir(self.layout.dir())?.collect::<std::io::Result<Vec<_>>>()?;
+        let is_keyring =
+            |name: &str| name == "keyring" || name.starts_with("ceph.") && name.ends_with(".keyring");
+        let keyrings = files.iter().filter(|file| file.file_name().to_str().is_some_and(is_keyring));
+        keyrings.map(|file| file.path()).try_for_each(|path| files::remove_file(&path))
     }
 }
 
