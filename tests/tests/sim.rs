@@ -58,6 +58,7 @@ impl Cluster {
             let initial = InitialCluster { fsid: Uuid([7; 16]), osds, pool, host: None };
             let (listen, limits) = (mon_addr(), DownLimits::default());
             let config = MonConfig {
+                auth: None,
                 dir: "/mon".into(),
                 listen,
                 open_files: 1 << 10,

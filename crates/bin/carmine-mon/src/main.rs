@@ -12,11 +12,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use carmine_auth::issuer::Validity;
 use carmine_daemon::{ended, logging, signals};
-use carmine_mon::{DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig, MonError};
+use carmine_mon::{AuthConfig, DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig, MonError};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
-use carmine_testbed::{Daemon, Layout, Plan, process, require_plan, write_whole};
-use carmine_types::MonKind;
+use carmine_testbed::{Daemon, Layout, Plan, mon_keyring, process, require_plan, write_whole};
+use carmine_types::{MonKind, UTime};
 use clap::Parser;
 
 /// The monitor's I/O buffers: it moves maps of some kilobytes.
@@ -98,6 +99,17 @@ async fn open(shard: &Shard, config: MonConfig, fallback: bool) -> anyhow::Resul
     }
 }
 
+/// How it lets others in.
+fn auth(layout: &Layout, plan: &Plan) -> anyhow::Result<Option<AuthConfig>> {
+    let Some(keyring) = mon_keyring(layout, plan)? else { return Ok(None) };
+    let mut validity = Validity::default();
+    if plan.auth_ticket_ttl_s > 0 {
+        let ttl = UTime { sec: plan.auth_ticket_ttl_s, nsec: 0 };
+        validity = Validity { service: ttl, auth: ttl };
+    }
+    Ok(Some(AuthConfig { keyring, validity, modes: vec![plan.ms_mode] }))
+}
+
 fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
     let port = if plan.addr.port() == 0 { plan.mon_port } else { plan.addr.port() };
     Ok(MonConfig {
@@ -114,6 +126,7 @@ fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
             primes_pg_temp: plan.mon_osd_prime_pg_temp,
             ..MapRules::default()
         },
+        auth: auth(layout, plan)?,
         facts: carmine_daemon::machine::facts(MonKind::Embedded),
         initial: InitialCluster {
             fsid: plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?,

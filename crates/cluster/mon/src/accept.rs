@@ -13,13 +13,14 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 use tracing::{error, warn};
 
 use crate::MonError;
+use crate::auth::DoorGuard;
 use crate::command::COMMAND_BYTES_MAX;
 use crate::mon::Mon;
 use crate::push::PUSH_BYTES;
 use crate::session::{ANSWER_BYTES_MAX, Sessions};
 
 /// Most connections at once, on both doors.
-const SESSIONS_MAX: usize = 10_000;
+pub(crate) const SESSIONS_MAX: usize = 10_000;
 /// All peers (stock clients, too) ask for a sign of life every 10 s: one that was silent for so long hangs. For an
 /// OSD that means that it is marked down, and may boot again when it wakes up.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -81,6 +82,10 @@ impl Mon {
         let gids = Rc::clone(&self);
         let mut config = ServerConfig::new(door.entity, 0, door.addrs.clone())
             .assigning(move |claim| if claim.gid == 0 { gids.assign_gid() } else { Some(claim.gid) });
+        if let Some(modes) = &self.modes {
+            config.guard = Some(Rc::new(DoorGuard { mon: Rc::downgrade(&self), door: door.entity }));
+            config.modes.clone_from(modes);
+        }
         if door.entity == EntityType::MON {
             config.limits.idle = Some(SILENCE);
         }

@@ -11,6 +11,7 @@ use carmine_wire::crushmap::WEIGHT_ONE;
 use carmine_wire::osdmap::consts::{POOL_CREATING, STATE_EXISTS, WEIGHT_IN};
 use carmine_wire::osdmap::{OsdMap, OsdXinfo, PgPool};
 
+use crate::auth::AuthConfig;
 use crate::change::profile::default_profile;
 
 /// Configuration of a monitor.
@@ -26,6 +27,8 @@ pub struct MonConfig {
     pub limits: DownLimits,
     /// When and how maps are made.
     pub rules: MapRules,
+    /// How it lets others in; `None`: it asks nobody for a key.
+    pub auth: Option<AuthConfig>,
     /// Facts about itself and its machine that `mon metadata` shows, by Ceph's names.
     pub facts: Vec<(String, String)>,
     /// The cluster to make if the folder holds no state; else only its fsid counts.

@@ -15,6 +15,9 @@ pub enum MonError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// Keys cannot be made.
+    #[error("keys of services: {0}")]
+    Auth(carmine_auth::AuthError),
     /// A state file could not be used.
     #[error("cannot {verb} {}: {source}", path.display())]
     State {

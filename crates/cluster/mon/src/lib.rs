@@ -13,6 +13,7 @@
 #![recursion_limit = "512"]
 
 mod accept;
+mod auth;
 mod change;
 mod command;
 mod config;
@@ -38,6 +39,7 @@ mod stats;
 mod testing;
 mod tick;
 
+pub use auth::AuthConfig;
 pub use config::{DownLimits, InitialCluster, InitialPool, MapRules, MonConfig};
 pub use error::MonError;
 #[cfg(any(test, feature = "fuzz"))]

@@ -14,7 +14,7 @@ use carmine_crush::MapView;
 use carmine_messenger::{Budget, Connection, Gate, Message};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard};
-use carmine_types::{Epoch, OsdId, UTime, Uuid, is_mutated};
+use carmine_types::{Epoch, MsMode, OsdId, UTime, Uuid, is_mutated};
 use carmine_wire::mgr_msg::MgrMapMsg;
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osdmap::{Incremental, OsdMap};
@@ -22,6 +22,7 @@ use carmine_wire::{EntityAddrVec, EntityType};
 use tracing::{error, info};
 
 use crate::accept::{BUDGET_BYTES, Door, gate};
+use crate::auth::{self, Handshakes};
 use crate::change::{Change, Refusal, refuse};
 use crate::creating::Creating;
 use crate::failure::Failures;
@@ -115,6 +116,9 @@ pub struct Mon {
     pub(crate) log: RefCell<ClusterLog>,
     /// Those of clients, as they are stored.
     pub(crate) options: RefCell<ClientOptions>,
+    /// Modes in which it talks to who has a key; `None`: it asks nobody for one.
+    pub(crate) modes: Option<Vec<MsMode>>,
+    pub(crate) handshakes: RefCell<Handshakes>,
     work: RefCell<VecDeque<Work>>,
     /// Fired when `work` got an entry.
     pub(crate) wake: Notify,
@@ -143,7 +147,10 @@ impl Mon {
         let now = UTime::from_unix(shard.unix_now());
         let fsid = config.initial.fsid;
         let options = saved.as_ref().map_or(&[][..], |saved| &saved.options);
-        let options = ClientOptions::decode(options).map_err(|source| MonError::BadMap { source })?;
+        let mut options = ClientOptions::decode(options).map_err(|source| MonError::BadMap { source })?;
+        if let Some(auth) = &config.auth {
+            options.auth = Some(auth::at_start(auth, options.auth.take(), now).map_err(MonError::Auth)?);
+        }
         let (map, gid) = match &saved {
             Some(saved) if saved.fsid != fsid => {
                 return Err(MonError::WrongCluster { found: saved.fsid, expected: fsid });
@@ -197,6 +204,8 @@ impl Mon {
             merges: RefCell::default(),
             log: RefCell::default(),
             options: RefCell::new(options),
+            modes: config.auth.map(|auth| auth.modes),
+            handshakes: RefCell::default(),
             work: RefCell::default(),
             wake: Notify::new(),
             committed_ns: Cell::new(None),

@@ -4,9 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use carmine_auth::issuer::Issuer;
+use carmine_codec::Coded as _;
 use carmine_types::{UTime, errno};
 use carmine_wire::{DecodeError, Decoder, Encoder};
 
+use crate::auth::AuthEdit;
 use crate::change::{Refusal, refuse};
 use crate::option_log::{OptionLog, Sections};
 
@@ -158,6 +161,10 @@ pub(crate) enum OptionEdit {
     Unmute {
         codes: Vec<String>,
     },
+    /// Of who is known, and by which key.
+    Auth(AuthEdit),
+    /// Several of these.
+    AuthAll(Vec<AuthEdit>),
     /// The options are again as they were at this version.
     Reset {
         version: u64,
@@ -194,6 +201,8 @@ pub(crate) struct ClientOptions {
     pub(crate) mutes: BTreeMap<String, Mute>,
     /// How the options became so.
     pub(crate) log: OptionLog,
+    /// Who is known, and the services' keys; `None`: nobody is asked for a key.
+    pub(crate) auth: Option<Issuer>,
 }
 
 impl ClientOptions {
@@ -211,7 +220,9 @@ impl ClientOptions {
             let mutes = mutes.into_iter().map(|(code, stored)| (code, mute(stored))).collect();
             // And those before changes were noted here.
             let log = if d.is_empty() { OptionLog::default() } else { OptionLog::decode(d)? };
-            Ok(ClientOptions { sections, keys, mutes, log })
+            // And those before there were keys of entities here.
+            let auth = if d.is_empty() { None } else { Some(d.get()?) };
+            Ok(ClientOptions { sections, keys, mutes, log, auth })
         })
     }
 
@@ -229,12 +240,14 @@ impl ClientOptions {
             let mutes: BTreeMap<String, StoredMute> =
                 self.mutes.iter().map(|(code, mute)| (code.clone(), stored(mute))).collect();
             // Earlier programs read a state without any.
-            if !mutes.is_empty() || !self.log.is_empty() {
+            let (has_log, has_auth) = (!self.log.is_empty(), self.auth.is_some());
+            if !mutes.is_empty() || has_log || has_auth {
                 e.put(&mutes);
             }
-            if !self.log.is_empty() {
+            if has_log || has_auth {
                 self.log.encode(e);
             }
+            self.auth.iter().for_each(|issuer| issuer.put(e));
         })
     }
 
@@ -278,6 +291,7 @@ impl ClientOptions {
                 next.mutes.insert(code.clone(), mute.clone());
             }
             OptionEdit::Unmute { codes } => next.mutes.retain(|code, _| !codes.contains(code)),
+            OptionEdit::Auth(_) | OptionEdit::AuthAll(_) => {}
             OptionEdit::Reset { version } => next.sections = self.log.undo(&self.sections, *version)?,
         }
         if next.all().count() + next.keys.len() + next.mutes.len() > OPTIONS_MAX {
@@ -295,6 +309,14 @@ impl ClientOptions {
     /// As [`ClientOptions::edited`].
     pub(crate) fn edited_at(&self, edit: &OptionEdit, now: UTime) -> Result<ClientOptions, Refusal> {
         let mut next = self.edited(edit)?;
+        let auth = match edit {
+            OptionEdit::Auth(edit) => std::slice::from_ref(edit),
+            OptionEdit::AuthAll(edits) => edits,
+            _ => &[],
+        };
+        for edit in auth {
+            next.auth = next.auth.map(|issuer| edit.applied(issuer, now)).transpose()?;
+        }
         next.log.note(&self.sections, &next.sections, &edit.why(), now);
         Ok(next)
     }

@@ -9,14 +9,15 @@ use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::mgr_msg::MgrOpen;
 use carmine_wire::mon_msg::{
-    Command, CommandAck, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply, MonMapMsg,
-    ONETIME, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, Subscription, log_level,
+    Auth, Command, CommandAck, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply,
+    MonMapMsg, ONETIME, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, Subscription, log_level,
 };
 use carmine_wire::tell::{Ping, Tell, TellReply};
 use carmine_wire::{EntityAddrVec, kinds};
 use serde_json::json;
+use tracing::debug;
 
-use crate::change::{Change, Refusal, SnapWish, shown};
+use crate::change::{Change, Refusal, SnapWish, refuse, shown};
 use crate::command::{self, Answer, COMMAND_BYTES_MAX, View};
 use crate::creating::CreateWish;
 use crate::log::LogWish;
@@ -128,6 +129,11 @@ impl Mon {
         permit: Option<Permit>,
     ) -> carmine_wire::Result<()> {
         match msg.header.kind {
+            _ if !self.may_send(conn.peer(), msg) => {
+                // As in Ceph, nobody answers.
+                debug!(peer = %conn.peer(), "its caps do not allow {}", kinds::name(msg.header.kind));
+            }
+            kinds::AUTH => self.on_auth(conn, &msg.decode::<Auth>()?),
             kinds::MON_GET_MAP => self.send_monmap(conn),
             kinds::MON_SUBSCRIBE => self.subscribe(conn, &msg.decode::<Subscribe>()?),
             kinds::MON_GET_VERSION => self.get_version(conn, msg, &msg.decode::<GetVersion>()?),
@@ -371,7 +377,10 @@ impl Mon {
                 ack(errno::EFBIG, text, Vec::new());
             }
         });
-        let outcome = self.with_view(input, |view| run(cmd, view));
+        let outcome = match command::is_allowed(peer, cmd) {
+            true => self.with_view(input, |view| run(cmd, view)),
+            false => Err(refuse(errno::EACCES, "access denied")),
+        };
         match outcome {
             Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
             Ok(Answer::Done { status, data }) => ack(0, status, data),
@@ -387,6 +396,9 @@ impl Mon {
             }
             Ok(Answer::Options { edit, status }) => {
                 self.change_options(edit, ending(ack, status, Vec::new()))
+            }
+            Ok(Answer::OptionsAndTell { edit, data }) => {
+                self.change_options(edit, ending(ack, String::new(), data))
             }
             Ok(Answer::Change { change, status }) => self.change(change, ending(ack, status, Vec::new())),
             Ok(Answer::ChangeAndTell { change, data }) => {

@@ -29,6 +29,7 @@ impl Mon {
         self.judge_beacons();
         self.judge_down();
         self.judge_mutes();
+        self.judge_keys();
         self.judge_created();
         self.judge_pg_nums();
     }

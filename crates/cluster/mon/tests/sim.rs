@@ -29,6 +29,7 @@ fn mon_addr() -> SocketAddr {
 fn config(fsid: u8) -> MonConfig {
     let pool = InitialPool { name: "bench".into(), size: 1, min_size: 1, pg_num: 8 };
     MonConfig {
+        auth: None,
         dir: "/mon".into(),
         listen: mon_addr(),
         open_files: 1 << 10,

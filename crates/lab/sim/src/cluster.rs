@@ -139,6 +139,7 @@ impl Cluster {
             let limits =
                 DownLimits { heartbeat_grace, report_timeout: 3 * BEACON_INTERVAL, ..DownLimits::default() };
             let config = MonConfig {
+                auth: None,
                 dir: "/mon".into(),
                 listen: mon_addr(),
                 open_files: 1 << 10,

@@ -74,6 +74,17 @@ pub(crate) fn make_keys(layout: &Layout, plan: &Plan) -> Result<()> {
     files::write_private(&layout.mon_keyring(), all.text().as_bytes())
 }
 
+/// The keys with which a testbed's monitor begins; `None`: nobody is asked for one.
+///
+/// # Errors
+/// They cannot be read.
+pub fn mon_keyring(layout: &Layout, plan: &Plan) -> Result<Option<Keyring>> {
+    match plan.auth {
+        AuthKind::None => Ok(None),
+        AuthKind::Cephx => keyring(&layout.mon_keyring()).map(Some),
+    }
+}
+
 /// How the cluster of a folder is reached by those who run it: as `client.admin`.
 ///
 /// # Errors
@@ -107,9 +118,12 @@ fn access_as(layout: &Layout, plan: &Plan, entity: &Entity, mons: Vec<SocketAddr
 
 /// An entity's key in a keyring.
 pub(crate) fn credentials(path: &Path, entity: &Entity) -> Result<Credentials> {
-    let shown = path.display();
-    let text = zeroize::Zeroizing::new(fs::read_to_string(path)?);
-    let mut ring = Keyring::parse(&text).map_err(|e| failed!("{shown}: {e}"))?;
-    let entry = ring.0.remove(entity).ok_or_else(|| failed!("{shown} has no key of {entity}"))?;
+    let entry = keyring(path)?.0.remove(entity);
+    let entry = entry.ok_or_else(|| failed!("{} has no key of {entity}", path.display()))?;
     Ok(Credentials { entity: entity.clone(), key: entry.key })
+}
+
+fn keyring(path: &Path) -> Result<Keyring> {
+    let text = zeroize::Zeroizing::new(fs::read_to_string(path)?);
+    Keyring::parse(&text).map_err(|e| failed!("{}: {e}", path.display()))
 }

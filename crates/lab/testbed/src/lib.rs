@@ -41,7 +41,7 @@ pub mod spec;
 mod status;
 mod testbed;
 
-pub use auth::{access, access_of_osd};
+pub use auth::{access, access_of_osd, mon_keyring};
 pub use daemons::{Lost, Stopped};
 pub use drive::part_at;
 pub use error::{Result, TestbedError};

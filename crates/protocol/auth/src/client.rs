@@ -174,7 +174,8 @@ impl Client {
         }
     }
 
-    /// Payloads of MAuth that are due, in the order in which they are to be sent: tickets are renewed after three quarters of their time.
+    /// Payloads of MAuth that are due; no others should be sent until all have been answered. Tickets are renewed after three quarters of
+    /// their time.
     ///
     /// # Errors
     /// There are no random numbers.
@@ -182,7 +183,9 @@ impl Client {
         let Some(auth) = &self.auth else { return Ok(Vec::new()) };
         let mut due = Vec::new();
         if auth.renew_after <= now {
-            due.push(self.authenticate(self.server_challenge, service_bit(EntityType::AUTH))?);
+            // It comes alone: the answers to others are encrypted with its session key, which changes.
+            let other_keys = service_bit(EntityType::AUTH);
+            return Ok(vec![self.authenticate(self.server_challenge, other_keys)?]);
         }
         let missing = |service: u32| self.tickets.get(&service).is_none_or(|held| held.renew_after <= now);
         let bits = (0..u32::BITS).map(|bit| 1 << bit).filter(|bit| self.wanted & bit != 0);

@@ -113,6 +113,13 @@ impl Issuer {
         Ok(has_changed)
     }
 
+    /// Whether [`Issuer::rotate`] would replace keys.
+    #[must_use]
+    pub fn is_due(&self, now: UTime) -> bool {
+        let expires = |service| self.services.get(&service_bit(service)).and_then(RotatingKeys::expires);
+        SERVICES.into_iter().any(|service| expires(service).is_none_or(|expires| expires <= now))
+    }
+
     /// Reads the payload of AUTH_REQUEST_MORE. `new_id` gives an id that was never used.
     ///
     /// # Errors
@@ -154,11 +161,7 @@ impl Issuer {
             put_tickets(e, &[auth], &entry.key, old.as_ref());
             if authenticate.other_keys != 0 {
                 e.with_len(|e| put_sealed(e, &key, |e| e.blob(&secret.0)));
-                e.with_len(|e| {
-                    if !extra.is_empty() {
-                        put_tickets(e, &extra, &key, None);
-                    }
-                });
+                put_more_tickets(e, &extra, &key);
             }
         });
         let guest = Guest { entity: entity.clone(), global_id, caps: Some(caps) };
@@ -207,11 +210,20 @@ impl Issuer {
                 self.check_proof(handshake, &authenticate)?;
                 let old = self.old_ticket(&authenticate.old_ticket).map(|old| old.session_key);
                 let auth = self.issue(service_bit(EntityType::AUTH), entity, entry, guest.global_id, now)?;
+                let (key, wanted) = (auth.session_key.clone(), authenticate.other_keys);
+                let extra = self.issue_all(
+                    wanted & !service_bit(EntityType::AUTH),
+                    entity,
+                    entry,
+                    guest.global_id,
+                    now,
+                )?;
                 Ok(Encoder::collect(|e| {
                     put_head(e, request::AUTH_SESSION_KEY);
                     put_tickets(e, &[auth], &entry.key, old.as_ref());
+                    // The connection keeps its secret.
                     e.blob(&[]);
-                    e.blob(&[]);
+                    put_more_tickets(e, &extra, &key);
                 }))
             }
             request::PRINCIPAL_SESSION_KEY => self.renew_services(entry, &mut d, now),
@@ -298,6 +310,15 @@ impl Issuer {
     pub fn service_keys(&self, service: EntityType) -> Option<&RotatingKeys> {
         self.services.get(&service_bit(service))
     }
+}
+
+/// Tickets for services beside the own one; nothing if there are none.
+fn put_more_tickets(e: &mut Encoder<'_>, extra: &[Issued], key: &Key) {
+    e.with_len(|e| {
+        if !extra.is_empty() {
+            put_tickets(e, extra, key, None);
+        }
+    });
 }
 
 fn put_head(e: &mut Encoder<'_>, request: u16) {

@@ -7,6 +7,7 @@
 mod blocklist;
 mod classes;
 mod cluster;
+mod entities;
 mod few;
 mod group;
 mod inventory;
@@ -42,6 +43,7 @@ use carmine_wire::osdmap::OsdMap;
 use carmine_wire::scrub::OsdScrub;
 use serde_json::{Value, json};
 
+use crate::auth;
 use crate::change::{Change, Refusal, refuse};
 use crate::history::History;
 use crate::log::ClusterLog;
@@ -99,6 +101,8 @@ pub(crate) enum Answer {
     Scrub { orders: Vec<(OsdId, OsdScrub)>, status: String },
     /// A change of the stored options and keys, and the status once it is done.
     Options { edit: OptionEdit, status: String },
+    /// The same, and the output once it is done.
+    OptionsAndTell { edit: OptionEdit, data: Vec<u8> },
     /// A line for the cluster log.
     Log { text: String },
 }
@@ -157,6 +161,7 @@ const FAMILIES: &[&[Known]] = &[
     inventory::COMMANDS,
     limits::COMMANDS,
     keys::COMMANDS,
+    entities::COMMANDS,
     few::COMMANDS,
     group::COMMANDS,
     mutes::COMMANDS,
@@ -202,6 +207,36 @@ fn parse(cmd: &[String]) -> Result<Value, Refusal> {
     first
         .unwrap_or(Ok(Value::Null))
         .map_err(|e| refuse(errno::EINVAL, format!("the command is no JSON object: {e}")))
+}
+
+/// Whether the caps of a peer allow a command.
+pub(crate) fn is_allowed(peer: &Peer, cmd: &[String]) -> bool {
+    if peer.guest.is_none() {
+        return true;
+    }
+    // One that cannot be read is refused for that.
+    let Ok(command) = parse(cmd) else { return true };
+    let prefix = text(&command, "prefix").unwrap_or_default();
+    let known = all().chain(tell::COMMANDS).find(|known| known.words() == prefix);
+    if prefix == "get_command_descriptions" {
+        return true;
+    }
+    let service = match prefix.split(' ').next().unwrap_or_default() {
+        own @ ("osd" | "pg" | "auth" | "log" | "config-key" | "mgr" | "mds" | "fs" | "config") => own,
+        _ => "mon",
+    };
+    let rights = match (service, known.map_or("rw", |known| known.perm)) {
+        ("auth", "r") => "rx",
+        ("auth", _) => "rwx",
+        (_, perm) => perm,
+    };
+    let args = command.as_object().into_iter().flatten().filter(|(name, _)| *name != "prefix");
+    let args = args.map(|(name, value)| {
+        let words: Vec<&str> = list(value).iter().filter_map(Value::as_str).collect();
+        let value = if words.is_empty() { value.to_string() } else { words.join(" ") };
+        (name.clone(), value)
+    });
+    auth::allows(peer, service, prefix, &args.collect(), rights)
 }
 
 /// Runs one command that was sent to this monitor, not to the monitors at large.

@@ -40,6 +40,7 @@ async fn open(shard: &Shard) -> Rc<Mon> {
 async fn open_with(shard: &Shard, rules: MapRules) -> Rc<Mon> {
     let pool = InitialPool { name: "bench".into(), size: 1, min_size: 1, pg_num: 8 };
     let config = MonConfig {
+        auth: None,
         dir: "/mon".into(),
         listen: address(),
         open_files: 1 << 10,

@@ -97,8 +97,10 @@ fn a_client_gets_in_and_stays_in_while_keys_rotate() {
             world.issuer.rotate(now).unwrap();
             for (side, guest, who) in [(&client_side, &guest, &mut client), (&osd_side, &osd_guest, &mut osd)]
             {
-                for request in who.renewals(now).unwrap() {
-                    let reply = world.issuer.on_request(side, guest, &request, now).unwrap();
+                // All are on their way before the first answer comes.
+                let requests = who.renewals(now).unwrap();
+                let answer = |request: Vec<u8>| world.issuer.on_request(side, guest, &request, now).unwrap();
+                for reply in requests.into_iter().map(answer).collect::<Vec<_>>() {
                     who.take_reply(&reply, now).unwrap();
                 }
             }
