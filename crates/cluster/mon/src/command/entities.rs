@@ -45,6 +45,12 @@ pub(super) const COMMANDS: &[Known] = &[
     write("auth import", "take over the keys and caps of the keyring of -i FILE", import),
 ];
 
+/// Who is known: nobody where nobody needs a key.
+fn known<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a Entity, &'a Entry)> {
+    view.options.auth.iter().flat_map(|issuer| &issuer.entities)
+}
+
+/// For what changes who is known.
 fn issuer<'a>(view: &'a View<'_>) -> Result<&'a Issuer, Refusal> {
     let none = || {
         refuse(errno::EOPNOTSUPP, "this cluster has no keys: `carmine up --auth cephx` makes one with keys")
@@ -59,7 +65,7 @@ fn entity(command: &Value) -> Result<Entity, Refusal> {
 }
 
 fn found(view: &View<'_>, entity: &Entity) -> Result<Entry, Refusal> {
-    let entry = issuer(view)?.entities.get(entity).cloned();
+    let entry = known(view).find(|(known, _)| *known == entity).map(|(_, entry)| entry.clone());
     entry.ok_or_else(|| refuse(errno::ENOENT, format!("failed to find {entity} in keyring")))
 }
 
@@ -83,17 +89,18 @@ fn key_text(command: &Value, entry: &Entry) -> Outcome {
 }
 
 fn key(command: &Value, view: &View<'_>) -> Outcome {
-    key_text(command, &found(view, &entity(command)?)?)
+    let entity = entity(command)?;
+    let absent = |_| refuse(errno::ENOENT, format!("don't have {entity}"));
+    key_text(command, &found(view, &entity).map_err(absent)?)
 }
 
 fn list(command: &Value, view: &View<'_>) -> Outcome {
-    let all = &issuer(view)?.entities;
     if is_formatted(command) {
-        let all: Vec<Value> = all.iter().map(|(entity, entry)| as_json(entity, entry)).collect();
+        let all: Vec<Value> = known(view).map(|(entity, entry)| as_json(entity, entry)).collect();
         return done(pretty(command, &json!({ "auth_dump": all })));
     }
     let mut text = String::new();
-    for (entity, entry) in all {
+    for (entity, entry) in known(view) {
         text += &format!("{entity}\n\tkey: {}\n", *entry.key.to_base64());
         entry.caps.iter().for_each(|(service, caps)| text += &format!("\tcaps: [{service}] {caps}\n"));
     }
@@ -105,7 +112,8 @@ fn export(command: &Value, view: &View<'_>) -> Outcome {
         let entity = entity(command)?;
         return keyring_of(command, &entity, &found(view, &entity)?);
     }
-    done(Keyring(issuer(view)?.entities.clone()).text().as_bytes())
+    let all = known(view).map(|(entity, entry)| (entity.clone(), entry.clone()));
+    done(Keyring(all.collect()).text().as_bytes())
 }
 
 /// Caps as they are given: service, text, service, text, …

@@ -53,14 +53,6 @@ pub(super) const COMMANDS: &[Known] = &[
         "count metadata servers by a value of their metadata",
         nobody,
     ),
-    read("auth list", "list the users (there are none: clients need no key)", |c, _| {
-        either(c, || json!({ "auth_dump": [] }), || "installed auth entries:\n\n".to_owned())
-    }),
-    read("auth get entity:CephString", "show the key of a user (there are none)", |c, _| {
-        Err(refuse(errno::ENOENT, format!("failed to find {} in keyring", required(c, "entity")?)))
-    }),
-    read("auth get-key entity:CephString", "show the key of a user (there are none)", no_key),
-    read("auth print-key entity:CephString", "show the key of a user (there are none)", no_key),
     write("mon scrub", "compare the copies of the monitors' store (there is one)", |_, _| done("")),
 ];
 
@@ -105,8 +97,4 @@ fn none(command: &Value, _: &View<'_>) -> Outcome {
 fn nobody(command: &Value, _: &View<'_>) -> Outcome {
     required(command, "property")?;
     done(pretty(command, &json!({})))
-}
-
-fn no_key(command: &Value, _: &View<'_>) -> Outcome {
-    Err(refuse(errno::ENOENT, format!("don't have {}", required(command, "entity")?)))
 }

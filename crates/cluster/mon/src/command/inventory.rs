@@ -65,9 +65,6 @@ pub(super) const COMMANDS: &[Known] = &[
     read("mds metadata", "show what is known of the metadata servers (there are none)", |c, _| {
         done(pretty(c, &json!([])))
     }),
-    read("auth ls", "list the users (there are none: clients need no key)", |c, _| {
-        either(c, || json!({ "auth_dump": [] }), || "installed auth entries:\n\n".to_owned())
-    }),
 ];
 
 fn versions(command: &Value, view: &View<'_>, kind: Kind) -> Outcome {

@@ -93,6 +93,10 @@ impl Setup {
         let cluster = Cluster::running(layout, plan)?;
         let (layout, plan) = (&cluster.layout, &cluster.plan);
         let access = access(layout, &cluster.plan)?;
+        refuse!(
+            access.credentials.is_some() && !args.load_hosts.is_empty(),
+            "--load-hosts: the testbed has --auth cephx, and load hosts have no key; load it from here, or with a stock client"
+        );
         if let (Some(mon), Some(host)) = (
             access.mons.iter().find(|mon| mon.ip().is_loopback()),
             args.load_hosts.iter().find(|host| !is_here(host)),
