@@ -387,6 +387,7 @@ plans![
     "hysteresis",
     "recovery",
     "model",
+    "encryption",
     "study-1",
     "study-2",
     "study-3",
