@@ -17,7 +17,7 @@ use carmine_daemon::{ended, logging, signals};
 use carmine_mon::{AuthConfig, DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig, MonError};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
 use carmine_testbed::{Daemon, Layout, Plan, mon_keyring, process, require_plan, write_whole};
-use carmine_types::{MonKind, UTime};
+use carmine_types::{AuthKind, MonKind, UTime};
 use clap::Parser;
 
 /// The monitor's I/O buffers: it moves maps of some kilobytes.
@@ -43,6 +43,9 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = require_plan(&layout)?;
     plan.refuse_exposure()?;
     process::detach();
+    if plan.auth == AuthKind::Cephx {
+        process::leave_no_core();
+    }
     logging::start();
     if let Some(warning) = plan.exposure_warning() {
         tracing::warn!("{warning}");

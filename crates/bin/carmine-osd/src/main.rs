@@ -33,7 +33,7 @@ use carmine_testbed::drive::facts;
 use carmine_testbed::{
     Daemon, Layout, Plan, access_of_osd, confine, mon_addrs, process, require_plan, write_whole,
 };
-use carmine_types::{MonKind, OsdId, StoreKind};
+use carmine_types::{AuthKind, MonKind, OsdId, StoreKind};
 use clap::Parser;
 
 use metadata::Metadata;
@@ -84,6 +84,9 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     plan.refuse_exposure()?;
     process::detach();
+    if plan.auth == AuthKind::Cephx {
+        process::leave_no_core();
+    }
     process::record_own(&layout, Daemon::Osd(osd))?;
     confine::enter(&layout, osd)?;
     logging::start();

@@ -201,6 +201,13 @@ pub fn keep_private() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
+/// A crash of this process leaves no core file, in which its keys would be. One byte is a limit that the kernel obeys for files and for
+/// programs that take cores (`core_pattern`); it ignores zero for these.
+pub fn leave_no_core() {
+    let limit = getrlimit(Resource::Core);
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(1), ..limit });
+}
+
 /// Lets this process open as many files as the system allows it (the hard limit), and returns how many that are. Shells give
 /// 1,024 by default, for the sake of old programs; an OSD has a file for each table of its key-value store and each connection.
 pub fn raise_open_files() -> usize {

@@ -2,6 +2,7 @@
 
 use crate::auth::Transcript;
 use crate::error::CloseReason;
+use crate::limits::TRANSCRIPT_BYTES_MAX;
 use crate::reader::Reader;
 use carmine_reactor::{Chunk, TcpStream};
 use carmine_wire::frame::Tag;
@@ -62,6 +63,11 @@ impl Wire {
             return Err(CloseReason::protocol("a message before the end of the handshake"));
         }
         let payload = self.reader.control(&preamble, heard).await?;
+        if self.transcript.as_ref().is_some_and(|said| said.received.len() > TRANSCRIPT_BYTES_MAX) {
+            return Err(CloseReason::protocol(format!(
+                "more than {TRANSCRIPT_BYTES_MAX} bytes before it said who it is"
+            )));
+        }
         Ok((preamble.tag, payload))
     }
 

@@ -14,6 +14,9 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 /// Longest control frame accepted. The largest real one, an ident with a few addresses, has about 300 bytes.
 pub const CONTROL_BYTES_MAX: usize = 8 << 10;
 
+/// Most bytes that are kept of a peer until it has proved who it is; real ones say a tenth of that.
+pub const TRANSCRIPT_BYTES_MAX: usize = 16 << 10;
+
 /// Longest banner tolerated (26 bytes is what everybody sends; a later protocol may add to it).
 pub const BANNER_BYTES_MAX: usize = 512;
 

@@ -172,8 +172,16 @@ async fn check(
                 wire.send(&AuthDone { global_id, mode: number(mode), payload }).await?;
                 wire.protect(Side::Server, mode, &session).await?;
                 // An OSD is known by its number, which is its name.
-                let number = guest.entity.id.parse().ok().filter(|_| entity == EntityType::OSD);
-                let claim = Claim { entity, name: guest.entity.id.clone(), gid: number.unwrap_or(global_id) };
+                let gid = match entity {
+                    EntityType::OSD => guest
+                        .entity
+                        .id
+                        .parse::<u32>()
+                        .map(u64::from)
+                        .map_err(|_| CloseReason::protocol(format!("{} has no number", guest.entity)))?,
+                    _ => global_id,
+                };
+                let claim = Claim { entity, name: guest.entity.id.clone(), gid };
                 return Ok((claim, Some(guest)));
             }
             Err(error) => {
