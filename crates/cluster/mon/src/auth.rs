@@ -201,7 +201,7 @@ impl Mon {
         let is_due = self.options.borrow().auth.as_ref().is_some_and(|issuer| issuer.is_due(now));
         if is_due {
             self.change_options(
-                OptionEdit::Auth(AuthEdit::Rotate),
+                OptionEdit::Auth(vec![AuthEdit::Rotate]),
                 Box::new(|_, _| info!("services have new keys")),
             );
         }

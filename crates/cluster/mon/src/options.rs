@@ -161,10 +161,8 @@ pub(crate) enum OptionEdit {
     Unmute {
         codes: Vec<String>,
     },
-    /// Of who is known, and by which key.
-    Auth(AuthEdit),
-    /// Several of these.
-    AuthAll(Vec<AuthEdit>),
+    /// Changes of who is known, and by which key.
+    Auth(Vec<AuthEdit>),
     /// The options are again as they were at this version.
     Reset {
         version: u64,
@@ -291,7 +289,7 @@ impl ClientOptions {
                 next.mutes.insert(code.clone(), mute.clone());
             }
             OptionEdit::Unmute { codes } => next.mutes.retain(|code, _| !codes.contains(code)),
-            OptionEdit::Auth(_) | OptionEdit::AuthAll(_) => {}
+            OptionEdit::Auth(_) => {}
             OptionEdit::Reset { version } => next.sections = self.log.undo(&self.sections, *version)?,
         }
         if next.all().count() + next.keys.len() + next.mutes.len() > OPTIONS_MAX {
@@ -309,13 +307,10 @@ impl ClientOptions {
     /// As [`ClientOptions::edited`].
     pub(crate) fn edited_at(&self, edit: &OptionEdit, now: UTime) -> Result<ClientOptions, Refusal> {
         let mut next = self.edited(edit)?;
-        let auth = match edit {
-            OptionEdit::Auth(edit) => std::slice::from_ref(edit),
-            OptionEdit::AuthAll(edits) => edits,
-            _ => &[],
-        };
-        for edit in auth {
-            next.auth = next.auth.map(|issuer| edit.applied(issuer, now)).transpose()?;
+        if let OptionEdit::Auth(edits) = edit {
+            for edit in edits {
+                next.auth = next.auth.map(|issuer| edit.applied(issuer, now)).transpose()?;
+            }
         }
         next.log.note(&self.sections, &next.sections, &edit.why(), now);
         Ok(next)

@@ -157,7 +157,7 @@ impl Folder {
         last.iter().try_for_each(|name| files::remove_file(&layout.dir().join(name)))
     }
 
-    /// Removes the keys that were made for the testbed, and those that its administrator keeps beside them.
+    /// Removes the keyrings that the testbed made, and those that its administrator put into the folder.
     fn remove_keys(&self) -> Result<()> {
         let files = fs::read_dir(self.layout.dir())?.collect::<std::io::Result<Vec<_>>>()?;
         let is_keyring =

@@ -28,7 +28,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// `None` for a client that may do everything.
-    pub(crate) fn of(peer: &Peer, caps: Option<Arc<OsdCaps>>) -> Option<Limits> {
+    pub(crate) fn new(peer: &Peer, caps: Option<Arc<OsdCaps>>) -> Option<Limits> {
         let addr = peer.sock.ip();
         caps.filter(|caps| !caps.allow_everything(Some(addr))).map(|caps| Limits { caps, addr })
     }

@@ -23,7 +23,7 @@ struct Client {
 #[derive(Default)]
 pub(crate) struct Clients {
     known: HashMap<Origin, Client, FixedState>,
-    /// How many of them may not do everything. None without authentication, so plain operations look no further.
+    /// How many clients have limits. Without authentication no client has any, and plain operations skip the check.
     limited: usize,
     /// Clients on the newest map's blocklist. Nearly always empty, so plain operations look no further.
     barred: HashSet<Origin, FixedState>,

@@ -83,7 +83,7 @@ impl Dispatcher for Incoming {
 /// operations.
 fn introduce(osd: &OsdShard, conn: &Connection) {
     let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
-    let limits = Limits::of(conn.peer(), (osd.config.caps_of)(conn.peer()));
+    let limits = Limits::new(conn.peer(), (osd.config.caps_of)(conn.peer()));
     osd.add_client(origin, addr, limits.clone());
     osd.run_on_others(move |osd| osd.add_client(origin, addr, limits));
 }

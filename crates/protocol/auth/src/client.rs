@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Who it is.
+    /// The entity that holds the key.
     #[must_use]
     pub fn entity(&self) -> &Entity {
         &self.entity

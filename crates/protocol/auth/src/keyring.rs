@@ -13,7 +13,7 @@ use crate::{AuthError, Result};
 /// Somebody who can have a key: `client.admin`, `osd.3`, `mon.`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entity {
-    /// What it is.
+    /// The kind of process, such as a client or an OSD.
     pub kind: EntityType,
     /// Its name, without the kind.
     pub id: String,

@@ -134,7 +134,7 @@ impl Coded for Ticket {
     }
 }
 
-/// One ticket for its holder, with what only the holder can read of it.
+/// One ticket for its holder. The holder alone can read the encrypted part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Issued {
     pub(crate) service: u32,

@@ -19,7 +19,7 @@ const SKEW: Duration = Duration::from_secs(60);
 /// Somebody who was let in, as the ticket says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// Who it is.
+    /// The peer that has proved itself.
     pub entity: Entity,
     /// The id of its process.
     pub global_id: u64,
@@ -34,7 +34,7 @@ pub enum Answer {
     Challenge(Vec<u8>),
     /// AUTH_DONE's payload.
     Done {
-        /// Who it is.
+        /// The peer that has proved itself.
         guest: Guest,
         /// What both ends know.
         session: Session,

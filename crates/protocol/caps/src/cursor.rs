@@ -74,14 +74,27 @@ impl<'a> Cursor<'a> {
         quoted.or_else(|| self.take_some(is_of_word))
     }
 
-    /// A network, which may be nonsense.
-    pub(crate) fn network(&mut self) -> Option<Network> {
-        self.take_some(|c| c.is_ascii_hexdigit() || "/.:[]".contains(c)).map(Network::new)
+    /// The word `network` and a network, which may be nonsense, each after some of the grammar's spaces.
+    pub(crate) fn network(&mut self, is_space: fn(char) -> bool) -> Option<Network> {
+        self.attempt(|c| {
+            c.take_some(is_space)?;
+            c.take("network")?;
+            c.take_some(is_space)?;
+            c.take_some(|c| c.is_ascii_hexdigit() || "/.:[]".contains(c)).map(Network::new)
+        })
     }
 }
 
 fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_./-".contains(c)
+}
+
+/// Grants with commas between them.
+pub(crate) fn write_grants(f: &mut fmt::Formatter<'_>, grants: &[impl fmt::Display]) -> fmt::Result {
+    for (n, grant) in grants.iter().enumerate() {
+        write!(f, "{}{grant}", if n == 0 { "" } else { ", " })?;
+    }
+    Ok(())
 }
 
 /// A word as [`Cursor::word`] reads it.

@@ -68,7 +68,7 @@ pub enum Verdict {
     More(Vec<u8>),
     /// It is let in.
     Done {
-        /// Who it is.
+        /// The peer that has proved itself.
         guest: Guest,
         /// What both sides know.
         session: Session,

@@ -40,7 +40,7 @@ pub struct Peer {
     pub sock: SocketAddr,
     /// Features that both sides have; they decide the encodings of messages.
     pub features: u64,
-    /// Who it has proved to be; `None`: nobody asked (method none), or we dialled it.
+    /// The identity that the peer proved; `None` if nobody asked for a proof (method none), or if we dialled the peer.
     pub guest: Option<Guest>,
 }
 

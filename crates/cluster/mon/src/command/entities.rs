@@ -65,8 +65,8 @@ fn entity(command: &Value) -> Result<Entity, Refusal> {
 }
 
 fn found(view: &View<'_>, entity: &Entity) -> Result<Entry, Refusal> {
-    let entry = known(view).find(|(known, _)| *known == entity).map(|(_, entry)| entry.clone());
-    entry.ok_or_else(|| refuse(errno::ENOENT, format!("failed to find {entity} in keyring")))
+    let entry = view.options.auth.as_ref().and_then(|issuer| issuer.entities.get(entity));
+    entry.cloned().ok_or_else(|| refuse(errno::ENOENT, format!("failed to find {entity} in keyring")))
 }
 
 fn as_json(entity: &Entity, entry: &Entry) -> Value {
@@ -147,7 +147,7 @@ fn check_caps(service: &str, text: &str) -> Result<(), Refusal> {
 }
 
 fn set(entity: Entity, entry: Entry) -> OptionEdit {
-    OptionEdit::Auth(AuthEdit::Set(entity, entry))
+    OptionEdit::Auth(vec![AuthEdit::Set(entity, entry)])
 }
 
 fn new_key(view: &View<'_>) -> Result<Key, Refusal> {
@@ -224,7 +224,7 @@ fn import(_: &Value, view: &View<'_>) -> Outcome {
         return Err(refuse(errno::EINVAL, "auth import: no data supplied"));
     }
     Ok(Answer::Options {
-        edit: OptionEdit::AuthAll(
+        edit: OptionEdit::Auth(
             ring.0.into_iter().map(|(entity, entry)| AuthEdit::Set(entity, entry)).collect(),
         ),
         status: "imported keyring".to_owned(),
@@ -242,5 +242,8 @@ fn remove(command: &Value, view: &View<'_>) -> Outcome {
     if !issuer(view)?.entities.contains_key(&entity) {
         return said(format!("entity {entity} does not exist"));
     }
-    Ok(Answer::Options { edit: OptionEdit::Auth(AuthEdit::Remove(entity)), status: "updated".to_owned() })
+    Ok(Answer::Options {
+        edit: OptionEdit::Auth(vec![AuthEdit::Remove(entity)]),
+        status: "updated".to_owned(),
+    })
 }

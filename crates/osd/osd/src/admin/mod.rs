@@ -72,7 +72,7 @@ pub(crate) fn route(osd: &Rc<OsdShard>, conn: &Rc<Connection>, from: Network, ms
     conn.send(Message::encode(&reply).with_tid(msg.header.tid));
 }
 
-/// What those are told who may not ask.
+/// The answer to a peer whose caps do not allow the question.
 const DENIED: &str = "access denied: the caps of the key do not allow everything";
 
 /// Answers a tool.

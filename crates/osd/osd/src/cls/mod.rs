@@ -173,7 +173,7 @@ pub(crate) fn needs(osd: &OsdShard, op: &ClientOp) -> Result<Vec<MethodNeed<'sta
 
 fn need(class: &[u8], method: &[u8]) -> MethodNeed<'static> {
     let listed = CLASSES.split(' ').find(|known| known.as_bytes() == class);
-    // Questions about mirroring read; none of them has a name here.
+    // Methods that query mirroring read the object; our tables do not have them.
     let (name, reads, writes) =
         find(class, method).map_or(("", true, false), |found| (found.name, found.reads, found.writes));
     MethodNeed { class: listed.unwrap_or_default(), method: name, reads, writes, is_listed: listed.is_some() }

@@ -32,7 +32,7 @@ fn gid_of(key: &str) -> u64 {
 }
 
 /// The caps of who connects to an OSD of these tests.
-pub(crate) fn of(peer: &Peer) -> Option<Arc<OsdCaps>> {
+pub(crate) fn caps_of(peer: &Peer) -> Option<Arc<OsdCaps>> {
     let (_, text) = keys().nth(usize::try_from(peer.gid.checked_sub(FIRST_GID)?).ok()?)?;
     // Where the table was made clients had other addresses.
     let text = match text {

@@ -127,7 +127,7 @@ impl Cluster {
             request_bytes_per_shard: self.request_bytes,
             options,
             heartbeat: self.heartbeat.get(),
-            caps_of: super::caps::of,
+            caps_of: super::caps::caps_of,
             ..OsdConfig::with_defaults(mon_addr(), OsdId(osd), self.starts.get())
         });
         let blank = !self.kvs.borrow().contains_key(&osd);

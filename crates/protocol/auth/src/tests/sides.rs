@@ -45,7 +45,7 @@ impl World {
         Client::new(entity(name), key, &[EntityType::MON, EntityType::OSD])
     }
 
-    /// A handshake with the monitor: its own side of it, and who it let in.
+    /// Runs a handshake with the monitor; returns the monitor's side and the guest that it let in.
     fn connect(
         &mut self,
         client: &mut Client,

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::{Constraint, Grant, MonCaps, Rights, bits};
 use crate::Unparsable;
 use crate::cursor::Cursor;
-use crate::network::Network;
 
 pub(super) fn parse(text: &str) -> Result<MonCaps, Unparsable> {
     let mut c = Cursor::new(text);
@@ -39,7 +38,7 @@ fn grant(c: &mut Cursor<'_>) -> Option<Grant> {
         let rights = c.attempt(all);
         let rights = rights.or_else(|| c.attempt(profile)).or_else(|| c.attempt(service));
         let rights = rights.or_else(|| c.attempt(command))?;
-        let network = network(c);
+        let network = c.network(is_space);
         let filesystem = match rights {
             Rights::All(_) => c.attempt(filesystem),
             _ => None,
@@ -132,13 +131,4 @@ fn allowed(c: &mut Cursor<'_>) -> Option<u8> {
     let letters = [("r", bits::READ), ("w", bits::WRITE), ("x", bits::EXECUTE)];
     let taken = letters.into_iter().filter_map(|(letter, bit)| c.take(letter).map(|()| bit));
     taken.reduce(|all, bit| all | bit)
-}
-
-fn network(c: &mut Cursor<'_>) -> Option<Network> {
-    c.attempt(|c| {
-        spaces(c)?;
-        c.take("network")?;
-        spaces(c)?;
-        c.network()
-    })
 }

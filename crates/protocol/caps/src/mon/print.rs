@@ -3,14 +3,11 @@
 use std::fmt;
 
 use super::{Constraint, Grant, MonCaps, Rights, bits};
-use crate::cursor::Word;
+use crate::cursor::{Word, write_grants};
 
 impl fmt::Display for MonCaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, grant) in self.grants.iter().enumerate() {
-            write!(f, "{}{grant}", if n == 0 { "" } else { ", " })?;
-        }
-        Ok(())
+        write_grants(f, &self.grants)
     }
 }
 

@@ -4,7 +4,6 @@
 use super::{Grant, Match, OsdCaps, Rights, Rule, Spec, Tag, bits, profile};
 use crate::Unparsable;
 use crate::cursor::Cursor;
-use crate::network::Network;
 
 pub(super) fn parse(text: &str) -> Result<OsdCaps, Unparsable> {
     let mut c = Cursor::new(text);
@@ -52,18 +51,9 @@ fn grant(c: &mut Cursor<'_>) -> Option<Grant> {
         };
         let rights =
             c.attempt(spec_first).or_else(|| c.attempt(place_first)).or_else(|| c.attempt(of_profile))?;
-        let network = network(c);
+        let network = c.network(is_space);
         c.take_all(is_blank);
         Some(Grant { rights, network })
-    })
-}
-
-fn network(c: &mut Cursor<'_>) -> Option<Network> {
-    c.attempt(|c| {
-        spaces(c)?;
-        c.take("network")?;
-        spaces(c)?;
-        c.network()
     })
 }
 

@@ -3,14 +3,11 @@
 use std::fmt;
 
 use super::{Grant, Match, OsdCaps, Rights, Rule, Spec, Tag, bits};
-use crate::cursor::{Quoted, Word};
+use crate::cursor::{Quoted, Word, write_grants};
 
 impl fmt::Display for OsdCaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, grant) in self.grants.iter().enumerate() {
-            write!(f, "{}{grant}", if n == 0 { "" } else { ", " })?;
-        }
-        Ok(())
+        write_grants(f, &self.grants)
     }
 }
 
